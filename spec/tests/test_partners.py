@@ -56,7 +56,7 @@ class Counting(HostAllocator):
 
 
 class Direct(PythonBackend):
-    """Copies between two of it by its allocator."""
+    """A device whose allocator copies directly to another device of the class."""
 
     def __init__(self, index: int = 0) -> None:
         super().__init__(index)

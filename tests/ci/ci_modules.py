@@ -1,4 +1,4 @@
-"""Load the files that CI runs as modules."""
+"""Import the scripts of CI, so that tests can call their functions."""
 
 from __future__ import annotations
 

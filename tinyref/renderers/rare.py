@@ -37,7 +37,7 @@ class Branch:
 
 
 def with_branches(nodes: Sequence[UOp]) -> list[UOp | Branch]:
-    """Return the nodes in a legal order, with costly last operands of selects as branches.
+    """Return the nodes in a legal order, with branches for selects that rarely use costly values.
 
     A branch replaces its selects and the nodes that only they need.
     """

@@ -1,8 +1,8 @@
 """Integers of several widths in one kernel: narrow results that are used, operands of few bits.
 
-A kernel of one operation stores the result, which cuts it to its type. Extra bits in registers show
-only if the result is widened, compared, divided or shifted first. A compiler that knows that an
-operand has few bits may choose a shorter instruction, which some operands do not fit.
+A kernel of one operation stores its result, and the store drops extra bits of the register. They
+show only if the result is widened, compared, divided or shifted first. A compiler that knows that
+an operand has few bits may choose a shorter instruction, which some operands do not fit.
 """
 
 from __future__ import annotations
