@@ -131,6 +131,26 @@ def test_a_run_passes_and_fails_where_it_should(
 
 
 @pytest.mark.long
+def test_an_update_leaves_the_differences_of_a_library_out(tmp_path: Path) -> None:
+    """Known differences of numpy fail in `gather`; `abs` passes, so its entry goes."""
+    why = 'phase = "accuracy"\nreason = "it is new"\nlink = "https://example.org/1"\n'
+    remaining = (
+        f'schema = 1\ndevice = "numpy on cpu"\n# ours\n[[expected]]\nquery = "tensor.exp"\n{why}'
+    )
+    file = tmp_path / "known.toml"
+    new = ["--update-expectations", "--reason", "new", "--link", "https://example.org/2"]
+    query = ["--query", "tensor.gather.float32.forward,tensor.abs.float32.forward"]
+    words = ["conform", "--subject", "numpy", *query, "--expectations", str(file)]
+    file.write_text(f'{remaining}\n[[expected]]\nquery = "tensor.abs"\n{why}')
+    assert run([*words, *new, "--out", str(tmp_path / "report")]) == 0
+    assert reports.load(tmp_path / "report" / "report.json").counts[Status.EXPECTED_FAIL] == 1
+    assert file.read_text() == f"{remaining}\n"
+    file.unlink()
+    assert run([*words, *new, "--out", str(tmp_path / "report")]) == 0
+    assert "[[expected]]" not in file.read_text()
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [
