@@ -12,6 +12,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from tinyref_spec import pages
 from tinyref_spec.tensor import surface
@@ -36,6 +37,8 @@ _LOADED = {
     **{"link": "href", "object": "data"},
 }
 _FILE = re.compile(r"<!-- file: (\S+) -->")
+# Links to files of the site.
+_LINK = re.compile(r'<a [^>]*href="(?!\w+:|/)([^"#?]+)')
 # Links that browsers do not load.
 _NOT_LOADED = {"canonical", "next", "prev"}
 
@@ -57,7 +60,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the root and of the specification, in place of old ones in docs/spec."""
+    """Add the specification, in place of old pages, the pages of the root, and the examples."""
     from mkdocs.structure.files import File
 
     for file in list(files):
@@ -65,8 +68,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.remove(file)
     for name, text in specification().items():
         files.append(File.generated(config, f"spec/{name}", content=text))
-    for source, name in PAGES.items():
-        files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
+    sources = {name: ROOT / source for source, name in PAGES.items()}
+    sources |= {f"examples/{path.name}": path for path in ROOT.glob("examples/*.py")}
+    for name, path in sources.items():
+        files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 
 
@@ -90,7 +95,7 @@ def on_post_page(output: str, **_: object) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Refuse a site that loads a foreign file, or lacks a public name."""
+    """Refuse a site that loads a foreign file, or lacks a public name or the target of a link."""
     from mkdocs.exceptions import PluginError
 
     site = Path(config.site_dir)
@@ -99,6 +104,12 @@ def on_post_build(config: MkDocsConfig) -> None:
         f"{path.relative_to(site)} loads {address}"
         for path, text in built.items()
         for address in foreign_addresses(text)
+    ]
+    faults += [
+        f"{path.relative_to(site)} links {address}, which the site lacks"
+        for path, text in built.items()
+        for address in set(_LINK.findall(text))
+        if not (path.parent / unquote(address)).exists()
     ]
     texts = [text for path, text in built.items() if path.parent.name == "api"]
     faults += [f"no page of the API has {label}" for label in missing_names("".join(texts))]
@@ -112,6 +123,7 @@ def site_links(markdown: str, to_root: str) -> str:
         link = rf"\]\((?:\.\./)*{re.escape(source)}(#[\w-]*)?\)"
         markdown = re.sub(link, rf"]({to_root}{name}\1)", markdown)
     markdown = re.sub(r"`docs/spec/([\w.]+)\.md`", rf"[`\1`]({to_root}spec/\1.md)", markdown)
+    markdown = re.sub(r"\]\((?:\.\./)*examples/", f"]({to_root}examples/", markdown)
     return re.sub(r"\]\(docs/", "](", markdown)
 
 

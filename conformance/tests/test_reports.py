@@ -276,6 +276,19 @@ def test_each_cause_is_an_error_with_the_command_that_shows_it() -> None:
     assert len(lines) == 4
 
 
+def test_a_stale_expectation_is_an_error_that_names_its_cases() -> None:
+    stale = [
+        CaseResult(name, "isa.add", Status.UNEXPECTED_PASS, message="the entry for 'isa' is stale")
+        for name in ("isa.add:0", "isa.add:1")
+    ]
+    stale[0].repro = "tinyref conform --query isa.add:0"
+    assert workflow_commands(report_of(*stale)).splitlines()[0] == (
+        "::error title=UnexpectedPass::2 cases, first isa.add:0: the entry for 'isa' is stale%0A"
+        "remove these cases from the entry, or use --update-expectations%0A"
+        "tinyref conform --query isa.add:0"
+    )
+
+
 def test_the_summary_is_appended_where_the_job_says(tmp_path: Path) -> None:
     report = report_of(("isa.add.int32.0", Status.PASS))
     file = tmp_path / "summary"

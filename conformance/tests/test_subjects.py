@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +67,7 @@ def modules(folder: Path) -> None:
 def test_a_backend_outside_of_torch_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pass the documented example; with a wrong kernel its rows fail."""
+    """Pass the documented example. With a wrong kernel its rows fail, and their script says so."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(EXAMPLES), str(tmp_path), *sys.path]))
     (tmp_path / "torch_wrong.py").write_text(
         "import torch_mine\n"
@@ -83,6 +84,14 @@ def test_a_backend_outside_of_torch_is_judged(
         assert {case.row.rpartition(".")[0] for case in cases if case.status is Status.FAIL} == (
             failed
         )
+    script = [sys.executable, str(tmp_path / "torch_wrong" / "reproduce.py")]
+    right = "import torch_mine"
+    for package, code in ((None, 1), (right, 0), ("import torch", 2), ("import no_package", 2)):
+        if package:
+            (tmp_path / "torch_wrong.py").write_text(package)
+        done = subprocess.run(script, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert ("install: pip install numpy torch torch_wrong" in done.stdout) is (code == 2)
 
 
 _INFO = """
@@ -119,6 +128,26 @@ def test_a_run_passes_and_fails_where_it_should(
     )
     versions = {"wrong_arrays": np.__version__, "numpy": np.__version__}
     assert report.certificate["device_versions"] == versions
+
+
+@pytest.mark.long
+def test_an_update_leaves_the_differences_of_a_library_out(tmp_path: Path) -> None:
+    """Known differences of numpy fail in `gather`; `abs` passes, so its entry goes."""
+    why = 'phase = "accuracy"\nreason = "it is new"\nlink = "https://example.org/1"\n'
+    remaining = (
+        f'schema = 1\ndevice = "numpy on cpu"\n# ours\n[[expected]]\nquery = "tensor.exp"\n{why}'
+    )
+    file = tmp_path / "known.toml"
+    new = ["--update-expectations", "--reason", "new", "--link", "https://example.org/2"]
+    query = ["--query", "tensor.gather.float32.forward,tensor.abs.float32.forward"]
+    words = ["conform", "--subject", "numpy", *query, "--expectations", str(file)]
+    file.write_text(f'{remaining}\n[[expected]]\nquery = "tensor.abs"\n{why}')
+    assert run([*words, *new, "--out", str(tmp_path / "report")]) == 0
+    assert reports.load(tmp_path / "report" / "report.json").counts[Status.EXPECTED_FAIL] == 1
+    assert file.read_text() == f"{remaining}\n"
+    file.unlink()
+    assert run([*words, *new, "--out", str(tmp_path / "report")]) == 0
+    assert "[[expected]]" not in file.read_text()
 
 
 @pytest.mark.long

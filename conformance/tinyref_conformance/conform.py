@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from tinyref_conformance.records import Outcome
 from tinyref_conformance.report import Report
 from tinyref_conformance.runner import Runner
 from tinyref_conformance.settings import RunSettings, worker_configuration
+from tinyref_conformance.statuses import Status
 from tinyref_conformance.suite import Suite
 from tinyref_spec.case import Profile
 
@@ -155,9 +157,7 @@ def _expectations(request: ConformRequest, suite: Suite) -> known.Expectations:
                 "--update-expectations: new entries need --reason TEXT and --link ADDRESS"
             )
         expectations_file.check_link(request.link, "--link")
-        if not path.exists():
-            return known.Expectations(device)
-    if path is None:
+    if path is None or (request.update and not path.exists()):
         return with_differences(known.Expectations(device), suite)
     expectations = with_differences(expectations_file.load(path, device), suite)
     if not request.update and (unmatched := expectations.unmatched(_all_ids(suite))):
@@ -210,12 +210,22 @@ def _all_ids(suite: Suite) -> list[str]:
 def _update(request: ConformRequest, assembler: Assembler, suite: Suite) -> known.Expectations:
     if assembler.outcome.open_failure:
         raise UserError("--update-expectations: the device does not open, so nothing was measured")
-    old = assembler.expectations
-    update = known.updated_expectations(old, assembler.observed(), request.reason, request.link)
+    before, today = assembler.expectations, datetime.date.today()
+    # The library's own differences have a file of the suite.
+    differences = with_differences(known.Expectations(before.device), suite)
+    own = (entry for entry in before.entries if entry not in differences.entries)
+    old = replace(before, entries=tuple(own))
+    observed = [
+        case
+        for case in assembler.observed()
+        if differences.final(case.case_id, case.status, case.phase, today)[0]
+        is not Status.EXPECTED_FAIL
+    ]
+    update = known.updated_expectations(old, observed, request.reason, request.link)
     update = update.without(old.unmatched(_all_ids(suite)))
     if request.expectations is not None:
         expectations_file.write_update(update, request.expectations)
-    return update.expectations
+    return with_differences(update.expectations, suite)
 
 
 def _timings(path: Path | None) -> dict[str, float]:

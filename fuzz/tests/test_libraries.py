@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -235,8 +235,7 @@ def test_a_program_in_the_words_of_a_library(
         ProgramStep("apply", (3,), (4,), ("sqrt:0",)),
         read=4,
     )
-    name: Any = SimpleNamespace(library=library, device="cpu", packages=())
-    function = function_of(program, evaluate_pure(program), spelling_of(name))
+    function = function_of(program, evaluate_pure(program), spelling_of(SubjectName(library)))
     assert function.text.splitlines() == [
         "def f(t1):",
         *(f"    {line}" for line in (cast, total, root, "return (t4,)")),
@@ -401,15 +400,27 @@ def test_the_script_needs_the_library_alone(
     script = script_of_library(judge, finding.program, finding.verdict)
     assert len(script.splitlines()) <= 15
     assert "tinyref" not in script.replace("array_module_of_a_fuzzing_test", "")
+    difference = Difference("it raises", is_error=True)
+    environment = evaluate_pure(finding.program)
+    raises = library_script(judge.library, "", finding.program, difference, environment)
     module = "from numpy import *\nimport numpy\n__version__ = numpy.__version__\n"
-    for text, code in ((f"{module}floor = trunc\n", 1), (module, 0)):
+    # An error may also come when a result is read.
+    lazy = "class floor:\n    def __init__(self, x): pass\n    def __array__(*x, **_): 1 / 0\n"
+    missing = f"no driver - to install: pip install numpy {WRAPPED}"
+    for source, text, code, words in (
+        (script, f"{module}floor = trunc\n", 1, "expected ["),
+        (script, module, 0, "expected ["),
+        (script, "raise OSError('no driver')", 2, missing),
+        (raises, f"{module}{lazy}", 1, ""),
+        (raises, module, 0, "["),
+    ):
         (tmp_path / f"{WRAPPED}.py").write_text(text)
-        (tmp_path / "script.py").write_text(script)
+        (tmp_path / "script.py").write_text(source)
         done = subprocess.run(
             [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == code, done.stderr
-        assert done.stdout.startswith("expected [")
+        assert done.stdout.startswith(words)
 
 
 def test_the_script_of_a_graph_needs_onnx_alone() -> None:
@@ -462,6 +473,12 @@ def test_what_onnx_has_no_kernel_for_is_no_finding() -> None:
     judge = LibraryJudge("onnxruntime on cpu")
     steps = (_data(1, "float64", 2.5), ProgramStep("apply", (1,), (2,), ("tan:0",)))
     assert judge.verdict(_program(*steps, read=2)).judged == 0
+
+
+def test_a_package_registers_the_device_before_its_use() -> None:
+    lines = spelling_of(SubjectName("torch", "mine", ("torch_mine",))).imports
+    assert lines[0] == "import torch_mine"
+    assert lines[-1].startswith("torch.set_default_device('mine')")
 
 
 # --- campaigns ------------------------------------------------------------------------------------

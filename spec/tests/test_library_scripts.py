@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,8 @@ CASES = {
     "no axes": "tensor.flatten.float32.forward:2",
     "empty": "tensor.cat.float32.forward:1",
 }
+# Stands for the package that registers a device.
+PACKAGE = "colorsys"
 # Compiling takes seconds for each script.
 FEW = {"unary", "gradient", "NaN"}
 COMPILED = ("torch-compile", "jax-jit")
@@ -99,7 +102,7 @@ def scripts(library: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[st
     written: dict[str, tuple[str, str]] = {}
     arguments: list[Any] = []
     monkeypatch.setattr(run, "tensor_script", lambda *given: arguments.append(given) or "")
-    device = open_device(f"{library} on cpu")
+    device = open_device(f"{library} on cpu with {PACKAGE}")
     for name in CASES if library not in COMPILED else FEW:
         arguments.clear()
         try:
@@ -134,6 +137,8 @@ def test_a_script_tells_a_wrong_value_from_a_right_one(
     assert [key for key, text in texts.items() if needs_tinyref(text)] == []
     assert max(len(text.splitlines()) for text in texts.values()) <= MAX_LIBRARY_LINES
     for (name, i), text in texts.items():
+        assert f"; import {PACKAGE}; " in text
+        assert re.search(rf"pip install numpy .* {PACKAGE}'", text)
         (tmp_path / f"{name} {i}.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "-I", "-c", RUN_ALL, *(f"{name} {i}.py" for name, i in texts)],

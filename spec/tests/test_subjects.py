@@ -65,7 +65,10 @@ FAULTS: dict[str, tuple[str, Callable[..., Any], set[str]]] = {
     "round takes ties away from zero": (
         "round",
         _half_away,
-        {"tensor.special.literal.round_ties"},
+        {
+            "tensor.special.literal.round_ties",
+            *(f"tensor.round.float{bits}.forward:0" for bits in (16, 32, 64)),
+        },
     ),
     "exp computes in 16 bits": (
         "exp",
@@ -212,6 +215,16 @@ def test_one_wrong_value_of_thousands_is_seen(wrap: Callable[..., SubjectDevice]
     assert measured.message.endswith("1 of 44385 wrong")
     assert [values.values for values in measured.details.inputs] == [["1"]]
     assert "np.array([1.0], np.float16)" in measured.details.script
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_one_wrong_plain_value_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, right = open_device("torch on cpu"), torch.Tensor.relu
+    assert run(f"tensor.relu.{name}.forward:0", device).passed
+    monkeypatch.setattr(torch.Tensor, "relu", lambda x: torch.where(x == -0.5, x, right(x)))
+    message = run(f"tensor.relu.{name}.forward:0", device).message
+    assert "got -0.5 " in message
+    assert message.endswith("; 1 of 45 wrong")
 
 
 @pytest.mark.long

@@ -221,7 +221,7 @@ class Wording:
     on the last line. Empty if it cannot."""
     bool_name: str = "bool"
     package: str = ""
-    """The package that pip installs; empty for scripts that need tinyref."""
+    """The packages that pip installs; empty for scripts that need tinyref."""
     otherwise: Wording | None = None
     """The wording of scripts with calls that `translate` cannot write."""
 
@@ -313,20 +313,25 @@ def _library_script(
         *checks,
         f"good = {right}",
         "print('expected', value, 'got', got)",
-        "sys.exit(0 if good.all() else 1)",
+        "raise SystemExit(0 if good.all() else 1)",
     ]
-    needs_zlib = "zlib." in "".join([*inputs, *body])
-    head = [
-        f"# {question.case_id} on {place}: exit code 1 while it is wrong, 0 when it is right.",
-        "import base64, sys, zlib" if needs_zlib else "import sys",
-        "try:",
-        f"    import numpy as np; {'; '.join(wording.imports)}",
-        "except ImportError as error:",
-        f"    sys.exit(print(error, '- to install: pip install numpy {wording.package}') or 2)",
-    ]
+    about = f"{question.case_id} on {place}: exit code 1 while it is wrong, 0 when it is right."
+    zlib = ["import base64, zlib"] if "zlib." in "".join([*inputs, *body]) else []
+    imports = ("import numpy as np", *wording.imports)
+    head = [f"# {about}", *zlib, *guarded_imports(imports, wording.package)]
     if len(head + inputs + body) > MAX_LIBRARY_LINES:
         inputs = ["; ".join(inputs)]
     return "\n".join([*head, *inputs, *body, ""])
+
+
+def guarded_imports(imports: Sequence[str], package: str) -> list[str]:
+    """Return the imports of a script that exits with 2 if a package or a device is missing."""
+    return [
+        "try:",
+        f"    {'; '.join(imports)}",
+        "except Exception as error:",
+        f"    raise SystemExit(print(error, '- to install: pip install numpy {package}') or 2)",
+    ]
 
 
 def _library_inputs(question: Question, place: str, call: str, wording: Wording) -> list[str]:

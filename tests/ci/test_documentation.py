@@ -48,6 +48,7 @@ def test_a_name_without_a_heading_is_missing() -> None:
         ("[guide](docs/guide.md#types)", "[guide](guide.md#types)"),
         ("see `docs/spec/isa.binary.md`.", "see [`isa.binary`](spec/isa.binary.md)."),
         ("[start](README.md)", "[start](index.md)"),
+        ("[example](../examples/digits.py)", "[example](examples/digits.py)"),
         ("[contract](backend.md)", "[contract](backend.md)"),
     ],
 )

@@ -148,6 +148,22 @@ def test_a_device_of_ones_own_needs_no_table(
     assert "name your device with --device" in capsys.readouterr().err
 
 
+def test_a_library_is_named_as_conform_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    library = ["--subject", "torch", "--on", "mine", "--import", "torch_mine"]
+    for provider in SCHEMAS:
+        words = ["ci", "--provider", provider, *library, "--expectations", "known.toml"]
+        assert run(words) == 0
+        data = yaml.safe_load(capsys.readouterr().out)
+        assert problems(provider, {("on" if key is True else key): data[key] for key in data}) == []
+        assert (
+            f"tinyref conform {shlex.join(library)} --profile quick --expectations known.toml "
+        ) in json.dumps(data)
+    assert run(["ci", "--provider", "github", "--on", "mine"]) == 2
+    assert "they go with --subject" in capsys.readouterr().err
+    assert run([*words, "--device", MINE]) == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("provider", "shards", "says"),
     [

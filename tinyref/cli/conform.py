@@ -237,7 +237,7 @@ def conform(
     if subject:
         if device or second:
             raise UserError("subject: a library is tested instead of a device: leave out --device")
-        name, other = _subject_name(subject, on, imports or []), ""
+        name, other = subject_name(subject, on, imports or []), ""
         query = _sampled(subject, query)
     else:
         if on or imports:
@@ -345,7 +345,7 @@ def _failed(folder: Path) -> list[str]:
     return failures
 
 
-def _subject_name(library: str, place_name: str, packages: list[str]) -> str:
+def subject_name(library: str, place_name: str, packages: list[str]) -> str:
     """Return the name of a library with its device and the packages that it needs."""
     from tinyref_spec.subjects.name import SubjectName, default_device
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tinyref.errors import UserError, printable_json
 from tinyref_conformance.diagnosis import Group
-from tinyref_conformance.report import NOT_A_RUN, Report
+from tinyref_conformance.report import NOT_A_RUN, CaseResult, Report
 from tinyref_conformance.reports.markdown import markdown
+from tinyref_conformance.statuses import Status
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 # GitHub shows this many errors of a step; the summary and the report have all.
@@ -17,7 +18,7 @@ MAX_ERRORS = 10
 
 
 def workflow_commands(report: Report) -> str:
-    """Return a workflow command for each group of failures, the lowest rung first, and notes."""
+    """Return a workflow command for each cause of failures, the lowest rung first, and notes."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 
@@ -26,6 +27,7 @@ def _lines(report: Report) -> Iterator[str]:
     errors = [
         *problems,
         *(("error", _title(group), _text(report, group)) for group in report.groups),
+        *(("error", Status.UNEXPECTED_PASS.value, text) for text in _stale_entries(report)),
     ]
     if report.missing:
         errors.append(("error", "the run", report.missing))
@@ -49,6 +51,18 @@ def _text(report: Report, group: Group) -> str:
     first = next(case for case in report.cases if case.id == group.cases[0])
     lines = [f"{len(group.cases):,} cases: {group.cause}", group.advice, first.repro]
     return "\n".join(line for line in lines if line)
+
+
+def _stale_entries(report: Report) -> Iterator[str]:
+    """Yield the cases of each stale entry of the expectations, what to do, and a command."""
+    stale: dict[str, list[CaseResult]] = {}
+    for case in report.cases:
+        if case.status is Status.UNEXPECTED_PASS:
+            stale.setdefault(case.message, []).append(case)
+    for message, cases in stale.items():
+        remedy = "remove these cases from the entry, or use --update-expectations"
+        first = cases[0]
+        yield f"{len(cases):,} cases, first {first.id}: {message}\n{remedy}\n{first.repro}"
 
 
 def _command(kind: str, title: str, text: str) -> str:

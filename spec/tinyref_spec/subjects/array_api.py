@@ -521,14 +521,15 @@ class ArraySubject(ExpressionSubject):
     @property
     def wording(self) -> Wording:
         where = f", device={self.script_device}" if self.script_device else ""
+        imports = (*self.name.imports, *self.script_imports)
         return Wording(
-            self.script_imports,
+            (*imports, f"{MODULE}.zeros(1{where})") if where else imports,
             f"{MODULE}.asarray({{array}}, dtype={MODULE}.{{name}}{where})",
             _READ.get(self.module, "np.asarray({actual})"),
             widen=f"{MODULE}.asarray({{actual}}, dtype={MODULE}.float32)",
             translate=self._translate,
             bool_name="bool" if hasattr(self.namespace, "bool") else "bool_",
-            package=self.module.partition(".")[0],
+            package=self.name.install(self.module.partition(".")[0]),
             otherwise=super().wording,
         )
 

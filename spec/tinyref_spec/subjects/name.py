@@ -97,6 +97,15 @@ class SubjectName:
         return f"{self.library}{_ON}{self.device}{packages}"
 
     @property
+    def imports(self) -> tuple[str, ...]:
+        """Return the statements that register the device."""
+        return tuple(f"import {package}" for package in self.packages)
+
+    def install(self, *packages: str) -> str:
+        """Return what pip installs for the library, which is in these packages."""
+        return " ".join((*packages, *self.packages))
+
+    @property
     def options(self) -> list[str]:
         """Return the options of `tinyref conform` that select it."""
         words = ["--subject", self.library, "--on", self.device]

@@ -65,12 +65,14 @@ class OnnxSubject(ArraySubject):
 
     @property
     def wording(self) -> Wording:
+        # Without the provider, ONNX Runtime runs the graph on the host.
+        check = f"onnxruntime.get_available_providers().index({self.provider!r})"
         return Wording(
-            ("import onnx, onnxruntime",),
+            (*self.name.imports, "import onnx, onnxruntime", check),
             "{array}",
             "{actual}",
             translate=self._session_text,
-            package="onnx onnxruntime",
+            package=self.name.install("onnx", "onnxruntime"),
         )
 
     def _session_text(self, expression: str, question: Question) -> str:

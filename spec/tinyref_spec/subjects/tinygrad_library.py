@@ -50,7 +50,7 @@ class TinygradSubject(ExpressionSubject):
 
     @property
     def wording(self) -> Wording:
-        imports = ["from tinygrad import Tensor, dtypes"]
+        imports = [*self.name.imports, "from tinygrad import Tensor, dtypes"]
         if self.name.device != DEFAULT_DEVICE:
             imports.append(f"from tinygrad.helpers import DEV; DEV.value = {self.target!r}")
         return Wording(
@@ -58,7 +58,7 @@ class TinygradSubject(ExpressionSubject):
             "Tensor({array}, dtype=dtypes.{name}, device={place!r})",
             "({actual}).numpy()",
             widen="({actual}).float()",
-            package="tinygrad",
+            package=self.name.install("tinygrad"),
         )
 
     def versions(self) -> dict[str, str]:

@@ -44,18 +44,6 @@ OUR_DTYPES = {theirs: ours for ours, theirs in TORCH_DTYPES.items()}
 _TOPK = re.compile(r"x\.topk\(.*\)\[1\]")
 # `Tensor` of the literals.
 _MAKER = re.compile(r"(?<![.\w])Tensor\.")
-WORDING = Wording(
-    ("import torch, torch.nn.functional as F",),
-    "torch.tensor({array}, dtype=torch.{name}, device={place!r}, requires_grad={wants_gradient})",
-    "torch.as_tensor({actual}).detach().cpu().numpy()",
-    "torch.{name}",
-    marks_inputs=True,
-    widen="({actual}).float()",
-    translate=lambda expression, _: _MAKER.sub(
-        "torch.", expression.replace("Tensor(", "Tensor.tensor(")
-    ),
-    package="torch",
-)
 
 
 def to_torch(array: Array, device: str = "cpu", requires_grad: bool = False) -> torch.Tensor:
@@ -87,13 +75,29 @@ _KNOWN = {"torch": torch, "F": torch.nn.functional, "np": np}
 class TorchSubject(ExpressionSubject):
     """Eager PyTorch on one of its devices."""
 
-    wording = WORDING
-
     def __init__(self, name: SubjectName) -> None:
         super().__init__(name)
         # Also for the tensors that an expression makes of numbers.
         torch.set_default_device(self.device_name)
         torch.zeros(1).cpu()
+
+    @property
+    def wording(self) -> Wording:
+        imports = (*self.name.imports, "import torch, torch.nn.functional as F")
+        default = f"torch.set_default_device({self.device_name!r}); torch.zeros(1)"
+        return Wording(
+            imports if self.device_name == "cpu" else (*imports, default),
+            "torch.tensor({array}, dtype=torch.{name}, device={place!r}, "
+            "requires_grad={wants_gradient})",
+            "torch.as_tensor({actual}).detach().cpu().numpy()",
+            "torch.{name}",
+            marks_inputs=True,
+            widen="({actual}).float()",
+            translate=lambda expression, _: _MAKER.sub(
+                "torch.", expression.replace("Tensor(", "Tensor.tensor(")
+            ),
+            package=self.name.install("torch"),
+        )
 
     def array(self, values: Array) -> torch.Tensor:
         return to_torch(values, self.device_name)

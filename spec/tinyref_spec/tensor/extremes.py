@@ -135,6 +135,8 @@ QUESTIONS: Mapping[str, Reference] = {
 
 # Far from 0, near it, at overflow of powers, near poles and zeros of functions.
 _NUMBERS = (1e20, 1e30, 5000.0, 1e-8, 1e-20, 88.9, 103.0, 710.0, 16.7, math.pi / 2, math.pi, 0.5)
+# Every library is given these where the result is finite.
+_PLAIN = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0)
 
 
 def singles(dtype: DType) -> Array:
@@ -169,26 +171,41 @@ class Extremes:
     expected: Expected
 
 
-def extremes_of(form: Form, dtype: DType, keeps_subnormals: bool) -> Extremes | None:
-    """Return the extremes of a form; None if it has none, in this type or at all."""
+def extremes_of(
+    form: Form, dtype: DType, keeps_subnormals: bool, is_plain: bool = False
+) -> Extremes | None:
+    """Return the extremes of a form; None if it has none, in this type or at all.
+
+    is_plain: return a few small numbers and zeros instead.
+    """
+    if is_plain and not dtype.is_float:
+        return None
     known = form.expression in EXACT | QUESTIONS.keys()
     if not known and not (dtype.is_float and form.expression in UNARY.keys() | PAIRS.keys()):
         return None
     shapes = {item.shape for item in form.inputs}
     if len(shapes) != 1 or dtype.is_bool:
         return None
-    values = _inputs(form, dtype, shapes.pop()[1:])
+    values = _inputs(form, dtype, shapes.pop()[1:], is_plain)
     with np.errstate(all="ignore"):
         expected = _expected(form, dtype, values)
-    if not keeps_subnormals:
+    if is_plain:
+        expected.specified = np.isfinite(expected.values)
+    elif not keeps_subnormals:
         expected.specified = _without_subnormals(form, dtype, values, expected)
     return Extremes(values, expected)
 
 
-def _inputs(form: Form, dtype: DType, row: tuple[int, ...]) -> dict[str, Array]:
+def _inputs(form: Form, dtype: DType, row: tuple[int, ...], is_plain: bool) -> dict[str, Array]:
     """Return whole rows of extremes for every input."""
     own = [item for item in form.inputs if item.dtype is None]
-    columns = [singles(dtype)] if len(own) == 1 else [*pairs(dtype)]
+    if is_plain:
+        plain = np.array(_PLAIN, numpy_dtype(dtype))
+        columns = (
+            [plain] if len(own) == 1 else [plain.repeat(plain.size), np.tile(plain, plain.size)]
+        )
+    else:
+        columns = [singles(dtype)] if len(own) == 1 else [*pairs(dtype)]
     count = -(-columns[0].size // math.prod(row))
     columns_by_name = {
         item.name: np.resize(column, (count, *row))

@@ -22,7 +22,7 @@ from tinyref_spec.oracles import Expected
 from tinyref_spec.reproducer import MAX_ELEMENTS, TINYREF, Question, tensor_script, wanted_elements
 from tinyref_spec.subjects.protocol import Arrays, Subject, SupportsNumpy
 from tinyref_spec.tensor.dense import dense_expected, dense_values
-from tinyref_spec.tensor.extremes import extremes_of, joined
+from tinyref_spec.tensor.extremes import Extremes, extremes_of, joined
 from tinyref_spec.tensor.forms import Form, make_values
 
 
@@ -122,21 +122,28 @@ def run_forward(
     form: Form, dtype: DType, seed: int, case_id: str, device: DeviceUnderTest
 ) -> Measurement:
     """Check that the result has the right dtype, shape and values."""
-    values = inputs_of(form, dtype, seed)
-    expected, shape = reference(form, dtype, values)
-    loosest = functools.partial(_expected, dtype=dtype, values=values)
+    ordinary = inputs_of(form, dtype, seed)
     # At extremes, other libraries may give other results.
-    if seed == 0 and isinstance(subject_of(device), TinyrefSubject):
-        further = extremes_of(form, dtype, device.capabilities.keeps_subnormals)
-        if further is not None:
-            values = {
-                name: np.concatenate([array, further.values[name]])
-                for name, array in values.items()
-            }
-            expected = joined(expected, further.expected)
-            shape = next(iter(values.values())).shape
+    is_plain = not isinstance(subject_of(device), TinyrefSubject)
+    keeps_subnormals = device.capabilities.keeps_subnormals
+
+    def further_of(form: Form) -> Extremes | None:
+        return extremes_of(form, dtype, keeps_subnormals, is_plain) if seed == 0 else None
+
+    def expected_of(form: Form) -> Expected:
+        expected, further = reference(form, dtype, ordinary)[0], further_of(form)
+        return expected if further is None else joined(expected, further.expected)
+
+    expected, shape = reference(form, dtype, ordinary)
+    values, further = ordinary, further_of(form)
+    if further is not None:
+        values = {
+            name: np.concatenate([array, further.values[name]]) for name, array in ordinary.items()
+        }
+        expected = joined(expected, further.expected)
+        shape = next(iter(values.values())).shape
     question = Question(case_id, dtype, values, _targets(form, dtype))
-    return _measure_value(form, question, device, expected, shape, loosest)
+    return _measure_value(form, question, device, expected, shape, expected_of)
 
 
 def run_dense(form: Form, dtype: DType, case_id: str, device: DeviceUnderTest) -> Measurement:
@@ -146,10 +153,6 @@ def run_dense(form: Form, dtype: DType, case_id: str, device: DeviceUnderTest) -
     shape = next(iter(values.values())).shape
     question = Question(case_id, dtype, values, _targets(form, dtype), is_elementwise=True)
     return _measure_value(form, question, device, loosest(form), shape, loosest)
-
-
-def _expected(form: Form, dtype: DType, values: Arrays) -> Expected:
-    return reference(form, dtype, values)[0]
 
 
 def _targets(form: Form, dtype: DType) -> list[str]:

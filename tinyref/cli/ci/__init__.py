@@ -43,6 +43,17 @@ def ci(
     device: Annotated[
         str, device_option("Only this device, without a table; as `tinyref conform` takes it.")
     ] = "",
+    subject: Annotated[
+        str,
+        named("--subject", "LIBRARY", "Only this library, as `tinyref conform` takes it."),
+    ] = "",
+    on: Annotated[
+        str, named("--on", "NAME", "With --subject: the device, by the library's name for it.")
+    ] = "",
+    imports: Annotated[
+        list[str] | None,
+        named("--import", "PACKAGE", "With --subject: a package that registers the device."),
+    ] = None,
     table: Annotated[
         Path | None,
         file_option("--table", f"The table of devices, a [[device]] for each (default: {TABLE})."),
@@ -56,7 +67,8 @@ def ci(
     expectations: Annotated[
         Path | None,
         file_option(
-            "--expectations", "Known failures of --device; those of a row are found by its id."
+            "--expectations",
+            "Known failures of --device or --subject; those of a row are found by its id.",
         ),
     ] = None,
     install: Annotated[
@@ -77,6 +89,7 @@ def ci(
     Examples:
       tinyref ci --provider github -d mine.backend:MineBackend --shards 4 \\
         -o .github/workflows/conformance.yml
+      tinyref ci --provider github --subject torch --on mydevice --import torch_mydevice
       tinyref ci --provider gitlab --table ci/devices.toml -o .gitlab-ci.yml
       tinyref ci --provider docker -o Dockerfile
 
@@ -86,15 +99,23 @@ def ci(
     GitLab.
     """
     settings = PipelineSettings(shards, thorough, python, install, runner)
-    if device and table:
-        raise UserError("ci: --device and --table exclude each other")
+    if sum(map(bool, (device, subject, table))) > 1:
+        raise UserError("ci: --device, --subject and --table exclude each other")
+    if subject:
+        from tinyref.cli.conform import subject_name
+
+        device = subject_name(subject, on, imports or [])
+    elif on or imports:
+        raise UserError("on, import: they go with --subject, which names the library")
     if device:
         known = "" if expectations is None else expectations.as_posix()
         jobs = [job_of_device(device, settings, known)]
     elif expectations is not None:
-        raise UserError("ci: --expectations goes with --device; those of a row are named by its id")
+        raise UserError("ci: --expectations goes with --device or --subject")
     elif table is None and not TABLE.exists():
-        raise UserError(f"ci: name your device with --device, or write a table {TABLE}")
+        raise UserError(
+            f"ci: name your device with --device or --subject, or write a table {TABLE}"
+        )
     else:
         jobs = jobs_of_table(table or TABLE, settings)
     text = pipeline(provider, jobs, settings, _command())
@@ -181,10 +202,10 @@ class DeviceJob:
 
     def conform(self, number: str, form: str) -> str:
         """Return the command of a shard; the shell or the forge fills in its number."""
+        from tinyref_conformance.report import device_options
+
         row = self.row
-        words = ["tinyref", "conform", "--device", row.device]
-        if row.second:
-            words += ["--second", row.second]
+        words = ["tinyref", "conform", *device_options(row.device, row.second)]
         words += row.thorough_options if self.settings.thorough else row.default_options
         if self.expectations:
             words += ["--expectations", self.expectations]

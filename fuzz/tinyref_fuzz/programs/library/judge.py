@@ -61,6 +61,7 @@ class FuzzedLibrary:
         subject = open_subject(device)
         self.dtypes = tuple(sorted(dtype.name for dtype in subject.dtypes))
         self.versions: Mapping[str, str] = subject.versions()
+        self.package: str = subject.wording.package
         self.names: dict[str, Any] = {}
         exec("\n".join([*self.spelling.imports, *self.spelling.helpers]), self.names)
 

@@ -9,8 +9,8 @@ from tinyref_fuzz.programs.library.oracle import PureEnvironment
 from tinyref_fuzz.programs.library.spelling import PureFunction, function_of
 from tinyref_fuzz.programs.steps import TensorProgram
 from tinyref_spec.bits import Array
+from tinyref_spec.reproducer import guarded_imports
 
-MAX_LINES = 15
 _WIDTH = 100
 # Number of wrong elements that a script compares.
 _MAX_ELEMENTS = 4
@@ -23,17 +23,20 @@ def library_script(
     difference: Difference | None,
     environment: PureEnvironment,
 ) -> str:
-    """Return a script that exits with 1 while the read of `difference` is wrong.
+    """Return a script that exits with 1 while the read of `difference` is wrong, and else with 0.
+
+    It exits with 2 if the library, the device or a package is missing.
 
     Args:
         about: A description of the fault, for the first line.
         difference: None if the library crashes, hangs or raises. Then the script only runs the
-            function.
+            function and reads its results.
         environment: The environment after evaluating the program.
     """
     spelling = library.spelling
     function = function_of(program, environment, spelling)
-    lines = [f"# {about}".replace("\n", " "), *spelling.imports]
+    lines = [f"# {about}".replace("\n", " ")]
+    lines += guarded_imports(spelling.imports, library.package)
     if library.builds_graphs:
         lines += _graph_lines(library, function)
     else:
@@ -43,16 +46,16 @@ def library_script(
         called = spelling.compiled.format(f="f") if library.compiles else "f"
         lines.append(f"results = {called}({', '.join(function.inputs)})")
     if difference is None or difference.is_error:
-        return "\n".join([*lines, ""])
+        read = spelling.read.format(actual="result")
+        return "\n".join([*lines, f"print([{read} for result in results])", ""])
     expected = environment.expected[difference.read]
     array = environment.read_arrays[difference.read]
     wrong = list(difference.elements[:_MAX_ELEMENTS])
     low, high = (_list(limit.reshape(-1)[wrong]) for limit in limits_of(expected))
     actual = spelling.read.format(actual=f"results[{difference.read}]")
     lines += [
-        f"actual = {actual}",
+        f"actual = {actual}; got = actual.reshape(-1)[{wrong}].tolist()",
         f"low, high = {low}, {high}",
-        f"got = actual.reshape(-1)[{wrong}].tolist()",
         'print("expected", low, "to", high, "got", got, actual.dtype, actual.shape)',
         f'is_right = (actual.dtype, actual.shape) == ("{array.dtype}", {array.shape})',
         "raise SystemExit(not (is_right and all(a <= x <= b for a, x, b in zip(low, got, high))))",

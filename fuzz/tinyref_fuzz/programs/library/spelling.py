@@ -459,8 +459,7 @@ _COMPILED: Mapping[str, tuple[str, str]] = {
 def spelling_of(name: SubjectName) -> Spelling:
     """Return the spelling of a library. Raises `UserError` for one that has no table."""
     spelling = _spelling_of(name)
-    packages = tuple(f"import {package}" for package in name.packages)
-    spelling = replace(spelling, imports=(*spelling.imports, *packages))
+    spelling = replace(spelling, imports=(*name.imports, *spelling.imports))
     if name.library not in _COMPILED:
         return spelling
     compiled, before = _COMPILED[name.library]
@@ -471,7 +470,9 @@ def _spelling_of(name: SubjectName) -> Spelling:
     """Return the spelling of a library that runs op by op."""
     library, device = name.library, name.device
     if library.startswith("torch"):
-        default = () if device == "cpu" else (f"torch.set_default_device({device!r})",)
+        default = (
+            () if device == "cpu" else (f"torch.set_default_device({device!r}); torch.zeros(1)",)
+        )
         return replace(_TORCH_SPELLING, imports=(*_TORCH_SPELLING.imports, *default))
     if library == "tinygrad":
         chosen = f"DEV.value = {device.upper()!r}"
