@@ -227,6 +227,16 @@ def test_a_packed_block_stores_few_single_elements(extra_outputs: int, height: i
     assert [axis.extent for axis in plan.axes if axis.kind is AxisKind.UPCAST] == [16, height]
 
 
+def test_long_sums_of_columns_add_several_vectors_at_once() -> None:
+    def columns(rows: int) -> UOp:
+        # Axis 1 is reduced: the columns are contiguous.
+        values = load(1, f32, shaped(rows, 64).permute((1, 0)))
+        return kernel_of(build.reduce(Ops.ADD, values, (1,)), 64, 1)
+
+    assert axes(columns(32), CPU_LIKE) == "global 4, reduce 32, upcast 16"
+    assert axes(columns(4096), CPU_LIKE) == "reduce 4096, upcast 16, upcast 4"
+
+
 def test_a_small_kernel_gathers_no_lanes() -> None:
     # Lanes without neighbours are loaded one by one, which costs more to compile than it saves.
 

@@ -69,7 +69,8 @@ class CompileLimits:
     A compile takes 70,000 for each statement.
     small: shorter kernels have a small block.
     padded: shorter products have no blocks that do not divide an axis.
-    tiny: shorter kernels have no lanes that are loaded or stored one by one, or that do not divide.
+    tiny: shorter kernels have no lanes that are loaded or stored one by one, or that do not divide,
+        and no sums of several vectors of columns.
     """
 
     small: float = 1 << 16
@@ -229,7 +230,9 @@ def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
     depth = number_of(axis.extent for axis in plan.axes if axis.kind is AxisKind.REDUCE)
     loads = _summed_loads(plan)
     panel = [access for access in loads if lanes and lanes[0].target in access.moves]
-    if not panel or len(loads) == len(panel) or depth == 1:
+    if not panel or depth == 1:
+        return plan
+    if len(loads) == len(panel) and computing_ns(plan) < limits.tiny:
         return plan
     column = lanes[0].target
     # Joined operands, such as images of several sources, are loaded one after the other.
