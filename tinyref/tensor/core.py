@@ -104,8 +104,8 @@ class Record:
 
     # The gradient rule: an op of the tensor graph, or the name of a function of several ops.
     rule: Ops | str
-    # The payload for the rule.
-    arg: Payload
+    # The payload of the op; the rule of a function may have a payload of its own class.
+    arg: object
     parents: tuple[Value, ...]
 
 
@@ -461,7 +461,7 @@ def apply(
         return result
 
 
-def _record(value: Value, rule: Ops | str, arg: Payload, sources: Sequence[TensorCore]) -> None:
+def _record(value: Value, rule: Ops | str, arg: object, sources: Sequence[TensorCore]) -> None:
     """Record how a value was computed, if gradients need it."""
     if is_recording() and value.node.dtype.is_float:
         parents = tuple([source._value for source in sources])
@@ -470,7 +470,7 @@ def _record(value: Value, rule: Ops | str, arg: Payload, sources: Sequence[Tenso
 
 
 def with_rule(
-    x: T, rule: Ops | str, compute: Callable[..., T], *others: T, arg: Payload = None
+    x: T, rule: Ops | str, compute: Callable[..., T], *others: T, arg: object = None
 ) -> T:
     """Return `compute(x, *others)`, recorded as one step with the gradient rule `rule`.
 

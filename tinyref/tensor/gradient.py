@@ -17,7 +17,7 @@ from tinyref.tensor.core import TensorCore, Value, apply, peek_value, value_of
 from tinyref.tensor.naming import go_back_through
 from tinyref.uops.node import toposort
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import Payload, ReduceArg
+from tinyref.uops.payload import ReduceArg
 
 T = TypeVar("T", bound=TensorCore)
 Contribution = Callable[[], TensorCore] | None
@@ -31,7 +31,7 @@ class GradientStep(Generic[T]):
     gradient: T
     output: T
     sources: tuple[T, ...]
-    arg: Payload
+    arg: object
 
 
 Rule = Callable[[GradientStep[Any]], Contributions]

@@ -51,7 +51,6 @@ from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
 from tinyref.tensor.reduction import reduce_axes, without_axes
 from tinyref.uops.ops import Ops
-from tinyref.uops.payload import ShapeArg
 
 Sizes = int | Sequence[int]
 
@@ -105,6 +104,21 @@ class ConvolutionPlan:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class WindowSteps:
+    """Windows of `kernel` elements along an axis, as payload of the gradient rule."""
+
+    axis: int
+    kernel: int
+    stride: int  # The distance of windows.
+    dilation: int  # The distance of elements in a window.
+
+    @property
+    def is_split(self) -> bool:
+        """Return True if the windows do not overlap: splitting the axis makes them."""
+        return self.dilation == 1 and self.kernel <= self.stride
+
+
 class Windows(Contraction, Indexing):
     """Convolutions compute products and sums in the accumulator's type: see `Contraction`.
 
@@ -130,7 +144,8 @@ class Windows(Contraction, Indexing):
         length = fixed(as_row(self).shape, "unfold")[axis]
         width = count_of(size, "unfold: size", 0, length)
         stride = count_of(step, "unfold: step", 1)
-        windows = moved_last(axis_windows(axis, width, stride, 1, as_row(self)), axis + 1)
+        windows = axis_windows(as_row(self), WindowSteps(axis, width, stride, 1))
+        windows = moved_last(windows, axis + 1)
         shape = windows.shape if self.ndim else (width,)
         return reshape(windows, shape)
 
@@ -395,12 +410,13 @@ class Windows(Contraction, Indexing):
         check_channels(self, outputs_first(self, weight, plan.groups), bias, plan)
         # Compute at least one element: if the result is empty, it is cut off again.
         computed = tuple((start, max(end, start + 1)) for start, end in bounds)
+        part = TransposedPart(plan, computed)
         sums = with_rule(
             self.cast(plan.accumulator),
             "transposed",
-            lambda x, kernels: transposed(x, kernels, plan, computed),
+            lambda x, kernels: transposed(x, kernels, part),
             weight.cast(plan.accumulator),
-            arg=ShapeArg((*steps, *spread, *(start for start, _ in computed))),
+            arg=part,
         )
         placed = None if bias is None else reshape(bias, (bias.shape[0], *(1,) * count))
         result = with_bias(sums, placed, plan.result)
@@ -423,12 +439,9 @@ def windows_of(
     lead = x.ndim - count
     result = x
     for number in range(count):
-        steps = (lead + 2 * number, kernel[number], stride[number], dilation[number])
-        show = partial(axis_windows, *steps)
-        is_split = dilation[number] == 1 and kernel[number] <= stride[number]
-        result = (
-            show(result) if is_split else with_rule(result, "windows", show, arg=ShapeArg(steps))
-        )
+        steps = WindowSteps(lead + 2 * number, kernel[number], stride[number], dilation[number])
+        show = partial(axis_windows, steps=steps)
+        result = show(result) if steps.is_split else with_rule(result, "windows", show, arg=steps)
     order = (
         *range(lead),
         *(lead + 2 * number for number in range(count)),
@@ -437,13 +450,13 @@ def windows_of(
     return result.permute(order)
 
 
-def axis_windows(axis: int, kernel: int, stride: int, dilation: int, x: T) -> T:
+def axis_windows(x: T, steps: WindowSteps) -> T:
     """Replace an axis by two axes (outputs, kernel)."""
+    axis, kernel, stride, dilation = steps.axis, steps.kernel, steps.stride, steps.dilation
     length = fixed((x.shape[axis],), "windows")[0]
     outputs = (length - dilation * (kernel - 1) - 1) // stride + 1
     before, after = x.shape[:axis], x.shape[axis + 1 :]
-    if dilation == 1 and kernel <= stride:
-        # Windows that do not overlap are made by splitting the axis.
+    if steps.is_split:
         rows = fit_axis(x, axis, outputs * stride)
         return cut_axis(reshape(rows, (*before, outputs, stride, *after)), axis + 1, 0, kernel)
     # A row must be long enough for the last stride, even if this passes the end.
@@ -488,8 +501,9 @@ def axis_windows(axis: int, kernel: int, stride: int, dilation: int, x: T) -> T:
 @gradient_rule("windows")
 def windows_gradient(step: GradientStep[Windows]) -> Contributions:
     """Sum for each element the gradients of the windows that show it."""
-    assert isinstance(step.arg, ShapeArg), "it carries the steps of the windows"
-    axis, kernel, stride, dilation = fixed(step.arg.shape, "windows")
+    assert isinstance(step.arg, WindowSteps), "it carries the steps of the windows"
+    axis, kernel = step.arg.axis, step.arg.kernel
+    stride, dilation = step.arg.stride, step.arg.dilation
     gradient, shape = step.gradient, step.sources[0].shape
     (length,) = fixed(shape[axis : axis + 1], "windows")
 
@@ -633,8 +647,7 @@ def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
         return sum_windows(data, kernels, plan, *presence)
 
     presence = () if written is None else (written,)
-    steps = ShapeArg((*plan.stride, *plan.dilation))
-    result: T = with_rule(x, "correlate", compute, weight, *presence, arg=steps)
+    result: T = with_rule(x, "correlate", compute, weight, *presence, arg=plan)
     return result
 
 
@@ -682,7 +695,8 @@ def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
     """Correlate the gradient with the flipped kernels, and with the data."""
     # Rules get tensors of one class, the user's.
     gradient, data, weight, *presence = (step.gradient, *step.sources)
-    plan = gradient_plan(step, weight, data)
+    assert isinstance(step.arg, ConvolutionPlan), "it carries its plan"
+    plan = step.arg
     written = presence[0] if presence else None
     return (
         lambda: gradient_of_data(gradient, weight, data, plan),
@@ -695,11 +709,10 @@ def correlate_gradient(step: GradientStep[Windows]) -> Contributions:
 def transposed_gradient(step: GradientStep[Windows]) -> Contributions:
     """Correlate the gradient with the kernels, and with the data."""
     (data, weight), gradient = step.sources, step.gradient
-    plan = gradient_plan(step, weight, gradient)
-    assert isinstance(step.arg, ShapeArg), "it carries the begin of the result too"
-    begins = fixed(step.arg.shape, plan.name)[-len(plan.stride) :]
+    assert isinstance(step.arg, TransposedPart), "it carries its part"
+    plan = step.arg.plan
     margins = [(0, 0), (0, 0)]
-    for axis, begin in enumerate(begins):
+    for axis, (begin, _) in enumerate(step.arg.bounds):
         size, length, width = fixed(
             (data.shape[2 + axis], gradient.shape[2 + axis], weight.shape[2 + axis]), plan.name
         )
@@ -735,7 +748,7 @@ def gradient_of_data(x: T, weight: T, data: T, plan: ConvolutionPlan) -> T:
     """
     if max(plan.stride) > 1:
         bounds = tuple((0, size) for size in fixed(data.shape[2:], plan.name))
-        return transposed(x, weight, plan, bounds)
+        return transposed(x, weight, TransposedPart(plan, bounds))
     reach = (
         gap * (width - 1)
         for gap, width in zip(plan.dilation, fixed(weight.shape[2:], plan.name), strict=True)
@@ -760,16 +773,6 @@ def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written
     if written is not None:
         products = only_written(written, products, fixed(kernel, plan.name), plan)
     return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
-
-
-def gradient_plan(step: GradientStep[Windows], weight: T, data: T) -> ConvolutionPlan:
-    """Return the plan of the correlation of `data` whose steps the rule carries."""
-    assert isinstance(step.arg, ShapeArg), "it carries stride and dilation"
-    name, count = "conv2d", weight.ndim - 2
-    steps = fixed(step.arg.shape, name)
-    groups = fixed(data.shape, name)[1] // fixed(weight.shape, name)[1]
-    dtype = step.gradient.dtype
-    return ConvolutionPlan(groups, steps[:count], steps[count : 2 * count], dtype, dtype, name)
 
 
 def outputs_first(x: T, weight: T, groups: int) -> T:
@@ -826,8 +829,17 @@ class Transposition(Generic[T]):
     written: T  # True for elements of the data, False for zeros between: see `presence_of`.
 
 
-def transposed(x: T, weight: T, plan: ConvolutionPlan, bounds: Margins) -> T:
-    """Return the elements within `bounds` of the transposed convolution, as sums."""
+@dataclass(frozen=True, slots=True)
+class TransposedPart:
+    """The elements to compute of a transposed convolution, as payload of the gradient rule."""
+
+    plan: ConvolutionPlan
+    bounds: Margins  # Begin and end along each axis, in the result without padding.
+
+
+def transposed(x: T, weight: T, part: TransposedPart) -> T:
+    """Return a part of the transposed convolution, as sums."""
+    plan, bounds = part.plan, part.bounds
     kernels = outputs_first(x, weight, plan.groups)
     # If the kernel has gaps too, write zeros between the elements of the axis.
     pairs = zip(plan.stride, plan.dilation, strict=True)
