@@ -91,8 +91,9 @@ def test_a_lowering_that_somebody_watches_takes_place() -> None:
 
 
 @pytest.mark.usefixtures("storing")
-def test_what_cannot_be_read_is_lowered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_programs, "_to_bytes", lambda program: b"damaged")
+@pytest.mark.parametrize("text", ["", "damaged"])
+def test_what_cannot_be_read_is_lowered_again(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_programs, "program_to_text", lambda program: text)
     stored(lambda: WRONG)
     program = compile_kernel(AST, capabilities())
     assert stored(lambda: program) is program

@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import pickle
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 from tinyref import config
 from tinyref.algebra.rewrite import Listeners, listeners
 from tinyref.arrays import np
 from tinyref.capabilities import Capabilities, plain_capabilities
-from tinyref.formats.text import to_text
+from tinyref.errors import UserError
+from tinyref.formats.text import program_from_text, program_to_text, to_text
 from tinyref.optimise.opt import Opt
 from tinyref.runtimes.cache import default_cache
 from tinyref.sources import package_hash
@@ -53,10 +52,10 @@ def stored_program(
     key = hashlib.sha256(repr(parts).encode()).hexdigest()
     data = default_cache().get(key)
     if data is not None:
-        with contextlib.suppress(Exception):  # the program can always be made
-            return _from_bytes(data)
+        with contextlib.suppress(UserError, UnicodeDecodeError):  # it can always be lowered
+            return program_from_text(data.decode())
     program = lower()
-    default_cache().put(key, _to_bytes(program))
+    default_cache().put(key, program_to_text(program).encode())
     return program
 
 
@@ -74,39 +73,3 @@ def _compiler() -> tuple[str, str]:
 @functools.lru_cache(maxsize=64)
 def _declared(capabilities: Capabilities) -> str:
     return repr(plain_capabilities(capabilities))
-
-
-def _to_bytes(program: Program) -> bytes:
-    """Return a program as numbered nodes, sources before users: a deep graph does not pickle."""
-    numbers: dict[UOp, int] = {}
-    nodes: list[tuple[Any, ...]] = []
-
-    def number_of(node: UOp) -> int:
-        if node not in numbers:
-            sources = tuple([number_of(source) for source in node.src])
-            numbers[node] = len(nodes)
-            nodes.append((node.op, node.dtype, sources, node.arg))
-        return numbers[node]
-
-    uops = [number_of(node) for node in program.uops]
-    variables = [number_of(node) for node in program.variables]
-    grid = [number_of(size) if isinstance(size, UOp) else (size,) for size in program.grid]
-    return pickle.dumps(
-        (nodes, uops, program.name, program.parameters, variables, grid, program.group)
-    )
-
-
-def _from_bytes(data: bytes) -> Program:
-    members, uops, name, parameters, variables, grid, group = pickle.loads(data)
-    nodes: list[UOp] = []
-    for op, dtype, sources, arg in members:
-        nodes.append(UOp(op, dtype, tuple([nodes[number] for number in sources]), arg))
-    first, second, third = (size[0] if isinstance(size, tuple) else nodes[size] for size in grid)
-    return Program(
-        name,
-        tuple([nodes[number] for number in uops]),
-        parameters,
-        tuple([nodes[number] for number in variables]),
-        (first, second, third),
-        group,
-    )
