@@ -1,4 +1,4 @@
-"""Install system packages: the named ones, and those of the rows of ci/devices.toml.
+"""Install the named system packages, and the packages that rows of ci/devices.toml need.
 
     python3 ci/system_packages.py chromium python3-venv
 
@@ -45,7 +45,7 @@ def retry(words: Sequence[str], run: Run) -> bool:
 def install(
     base: Sequence[str], rows: Sequence[conform_row.DeviceRow], run: Run = run
 ) -> list[str]:
-    """Install the named packages and those of required rows, then those of each other row.
+    """Install the named packages and the packages of required rows, then of each other row.
 
     Return a line for each failure; lines that begin with "error" end CI.
     """
@@ -78,7 +78,7 @@ def obstacle() -> str:
 def main(arguments: Sequence[str]) -> int:
     """Return the exit code: 1 if a package that every run needs could not be installed."""
     parser = argparse.ArgumentParser(
-        description="Install the named system packages, and those of ci/devices.toml."
+        description="Install the named system packages, and all packages of ci/devices.toml."
     )
     parser.add_argument("package", nargs="*", help="a name that apt-get knows")
     base: list[str] = parser.parse_args(arguments).package

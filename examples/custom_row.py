@@ -1,4 +1,4 @@
-"""Add rows of your own to those of the suite: results that your kernels must have on a device.
+"""Add rows of your own to the suite: results that your kernels must have on a device.
 
 The first row adds bytes and saturates, as image code does. The second halves differences. The
 expected values are literals. `python examples/custom_row.py` runs both rows with the runner of the

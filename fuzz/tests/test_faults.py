@@ -35,7 +35,7 @@ def program_judge() -> ProgramJudge:
 
 
 def with_other_variables(program: TensorProgram) -> TensorProgram:
-    """Rename variables: nodes remember facts while they live, but not those of other names."""
+    """Rename variables, so that the nodes are new and no fact of an earlier test is known."""
     steps = [
         replace(step, values=(f"other_{step.values[0]}", *step.values[1:]))
         if step.op == "bind"

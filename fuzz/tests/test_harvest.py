@@ -1,4 +1,4 @@
-"""Kernels harvested from programs: the shipped ones, and those of a user's program."""
+"""Kernels harvested from programs: from the shipped ones, and from a user's program."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from tinyref.errors import UserError, printable_json
 from tinyref_conformance.diagnosis import Group
 from tinyref_conformance.report import NOT_A_RUN, CaseResult, Report
 from tinyref_conformance.reports.markdown import markdown
+from tinyref_conformance.reports.terminal import count_cases
 from tinyref_conformance.statuses import Status
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -49,7 +50,7 @@ def _title(group: Group) -> str:
 def _text(report: Report, group: Group) -> str:
     """Return the cause, what to do about it, and the command of its first case."""
     first = next(case for case in report.cases if case.id == group.cases[0])
-    lines = [f"{len(group.cases):,} cases: {group.cause}", group.advice, first.repro]
+    lines = [f"{count_cases(len(group.cases))}: {group.cause}", group.advice, first.repro]
     return "\n".join(line for line in lines if line)
 
 
@@ -62,7 +63,7 @@ def _stale_entries(report: Report) -> Iterator[str]:
     for message, cases in stale.items():
         remedy = "remove these cases from the entry, or use --update-expectations"
         first = cases[0]
-        yield f"{len(cases):,} cases, first {first.id}: {message}\n{remedy}\n{first.repro}"
+        yield f"{count_cases(len(cases))}, first {first.id}: {message}\n{remedy}\n{first.repro}"
 
 
 def _command(kind: str, title: str, text: str) -> str:

@@ -85,7 +85,7 @@ class CampaignWorker:
     def open(self) -> dict[str, Any]:
         """Open the device, and return its identity."""
         if code_version() != self.setup.code:
-            raise FatalError("the sources of tinyref differ from those of the campaign")
+            raise FatalError("the sources of tinyref have changed since the campaign began")
         if is_subject(self.setup.device):
             from tinyref_fuzz.campaign.libraries import LibraryPrograms
 

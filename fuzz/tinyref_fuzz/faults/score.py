@@ -46,7 +46,7 @@ class ScoreSettings:
 
 @dataclass(frozen=True)
 class FaultRun:
-    """One fault under one seed; `stage`, `cause` and `nodes` are those of the first finding."""
+    """One fault under one seed; `stage`, `cause` and `nodes` describe the first finding."""
 
     fault: str
     seed: int
@@ -140,7 +140,7 @@ class Goal:
 
 
 def goals(rows: Sequence[FaultScore], examines: bool) -> list[Goal]:
-    """Return the statistics of all faults; those of blame only if findings are examined."""
+    """Return the statistics of all faults; blame is included only if findings are examined."""
     finds = [run for row in rows for run in row.finds]
     share = sum(row.is_found for row in rows) / max(len(rows), 1)
     results = [
