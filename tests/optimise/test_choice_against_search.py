@@ -22,9 +22,8 @@ KERNELS = 40
 # Plans of a search: one optimisation more than the chosen plan, or two than the plain plan.
 CANDIDATES = 24
 LIMIT = 1.3
-# The goal is 0.9, and 29 of 40 are within the limit. Copies of transposed data need blocks along
-# both axes (up to 2.7 times the best), and sums of rows need several rows at once (1.5 times).
-SHARE = 0.65
+# The goal is 0.9, and 37 of 40 were within the limit. A machine that others use has noise.
+SHARE = 0.8
 
 Draw = random.Random
 SIZES = (7, 10, 17, 31, 32, 64, 100, 128, 200)
