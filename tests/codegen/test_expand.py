@@ -177,6 +177,19 @@ def test_the_columns_of_a_matrix_product_are_its_lanes() -> None:
     assert widths(expanded, LOADS, 1) == [2] * 8
 
 
+@pytest.mark.parametrize(("terms", "widest"), [(1, 4), (64, 16)])
+def test_the_lanes_of_a_long_sum_are_those_of_its_loop(terms: int, widest: int) -> None:
+    """Give rows contiguous stores, and columns longer vectors of loads."""
+    k, u, v = reduced(terms, 0), upcast(4, 1), upcast(16, 2)
+    x = build.load(at(memory(1, 4 * terms, F32), (k, 4), u))
+    y = build.load(at(memory(2, 16 * terms, F32), (k, 16), v))
+    product = build.reduce_over(Ops.ADD, build.mul(x, y), k)
+    root = build.sink(build.store(at(memory(0, 64, F32), (v, 4), u), product))
+    host = replace(VECTORS, has_grid=False, has_groups=False)
+    expanded = expand(root, host)
+    assert max(node.dtype.lanes for node in expanded.toposort() if node.op is Ops.MUL) == widest
+
+
 def test_no_node_depends_on_two_vector_ranges() -> None:
     """Both axes have unit strides, and the product depends on both."""
     u, v = upcast(4, 0), upcast(8, 1)

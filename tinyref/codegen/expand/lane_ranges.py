@@ -239,8 +239,8 @@ def shift(base: UOp, distance: int) -> UOp:
     return build.add(base, distance)
 
 
-# A node in the loop of a reduce counts as much as four nodes outside.
-_IN_REDUCE = 4
+# A node in a reduce counts as often as its loops run, and at least as four nodes outside.
+_LEAST_IN_REDUCE = 4
 _REDUCED = (AxisKind.REDUCE, AxisKind.UNROLL)
 
 
@@ -299,7 +299,11 @@ def _is_reduced(lane_range: UOp) -> bool:
 
 
 def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
-    """Return the weight of each access and each operation on values."""
+    """Return the weight of each access and each operation on values: more if it is in a reduce."""
+    loops = [node for node in order if isinstance(node.arg, RangeArg) and not is_lane_range(node)]
+    extents = [node.src[0].arg for node in loops if _is_reduced(node)]
+    iterations = math.prod(int(arg.value) for arg in extents if isinstance(arg, ConstArg))
+    in_reduces = max(_LEAST_IN_REDUCE, iterations)
     in_reduce: set[UOp] = set()
     weights = {}
     for node in order:
@@ -307,7 +311,7 @@ def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
             in_reduce.add(node)
         is_access = node.op in (Ops.LOAD, Ops.STORE)
         if is_access or (node.op in ALU and not is_index_arithmetic(node)):
-            weights[node] = _IN_REDUCE if node in in_reduce else 1
+            weights[node] = in_reduces if node in in_reduce else 1
     return weights
 
 
