@@ -74,12 +74,17 @@ CONTRACTIONS = (
     Program("conv2d + bias, relu", 1, "windows are views", p.conv_relu),
     Program(
         "conv2d backward",
-        5,
-        "forward, products, windows added, weight, bias",
+        4,
+        "forward, windows added, weight, bias",
         p.convolution_backward,
     ),
     Program("padded conv2d of relu", 1, "relu keeps zero", lambda: p.padded_convolution("relu")),
     Program("padded conv2d of exp", 2, "exp does not", lambda: p.padded_convolution("exp")),
+    Program("padded conv2d, 36,864 reads", 2, "its padding is stored", p.much_padded),
+    Program("padded conv2d, 32,256 reads", 1, "too few", lambda: p.much_padded(7)),
+    Program(
+        "padded conv2d of a grid", 1, "masks cost little", lambda: p.much_padded(8, "PYTHON"), 2
+    ),
     Program(
         "conv block backward", 6, "two forward, gradient, two for x, weight", p.conv_block_backward
     ),

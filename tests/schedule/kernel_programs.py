@@ -272,6 +272,12 @@ def padded_convolution(name: str) -> Tensor:
     return getattr(data(2, 3, 8, 8), name)().conv2d(data(4, 3, 3, 3), padding=1)
 
 
+def much_padded(outputs: int = 8, device: str = "CPU") -> Tensor:
+    """Return a padded convolution with 4608 reads for each of its outputs."""
+    x, w = data(1, 8, 8, 8).to(device), data(outputs, 8, 3, 3).to(device)
+    return x.conv2d(w, padding=1)
+
+
 def gathered() -> Tensor:
     return data(4, 5).gather(1, data(4, 3, dtype=dtypes.int32))
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 from tinyref.algebra.shapes import reduced_axes
 from tinyref.algebra.symbolic import product
+from tinyref.device import Device
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import device_of, shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce
@@ -58,6 +59,7 @@ class Fusion:
         self.stored.update(root for root in self.roots if backing(root) is None)
         self._claims: dict[UOp, Axes] = {}
         self._holders: dict[UOp, UOp] = {}
+        self.stored |= paddings_to_materialise(self.order)
         self.stored |= bases_to_materialise(self.order, self.stored)
         for node in self.order:
             if node.op is Ops.REDUCE and not is_one_hot_reduce(node):
@@ -294,6 +296,53 @@ def _base(expand: UOp) -> UOp:
     while base.op in MOVEMENT:
         base = base.src[0]
     return base
+
+
+# --- padding --------------------------------------------------------------------------------------
+
+
+# A padded operand that a reduce reads from this number of times, and this often for each element,
+# is stored: its reads then need no masks, so they are vectors.
+MANY_READS = 1 << 15
+READS_OF_ELEMENT = 4
+
+
+def paddings_to_materialise(order: Sequence[UOp]) -> set[UOp]:
+    """Return the PADs that products read often, as in convolutions, on devices that run loops."""
+    chosen: set[UOp] = set()
+    for node in order:
+        reads = product(shape_of(node.src[0])) if node.op is Ops.REDUCE else 0
+        if not isinstance(reads, int) or reads < MANY_READS:
+            continue
+        for padding in map(_padding_of, _factors(node.src[0])):
+            if padding is None or not _runs_loops(padding):
+                continue
+            size = product(shape_of(padding))
+            if isinstance(size, int) and reads >= READS_OF_ELEMENT * size:
+                chosen.add(padding)
+    return chosen
+
+
+def _factors(term: UOp) -> Sequence[UOp]:
+    """Return the factors of a summed product, which a condition may replace by a constant."""
+    if term.op is Ops.WHERE:
+        term = term.src[1]
+    return term.src if term.op is Ops.MUL else ()
+
+
+def _padding_of(node: UOp) -> UOp | None:
+    """Return the PAD next to the value whose elements `node` moves; None if there is none."""
+    padding = None
+    while node.op in MOVEMENT or node.op is Ops.CAST:
+        padding = node if node.op is Ops.PAD else padding
+        node = node.src[0]
+    return padding
+
+
+def _runs_loops(node: UOp) -> bool:
+    """Return True if the device of `node` runs kernels as loops."""
+    device = device_of(node) or Device.default
+    return Device.runs_kernels(device) and not Device[device].capabilities.has_grid
 
 
 # --- sites ----------------------------------------------------------------------------------------

@@ -756,7 +756,7 @@ def gradient_of_data(x: T, weight: T, data: T, plan: ConvolutionPlan) -> T:
     turned = outputs_first(x, weight, plan.groups).flip(tuple(range(2, weight.ndim)))
     margins = ((0, 0), (0, 0), *((length, length) for length in reach))
     written = pad(presence_of(x, 2), margins)
-    return correlated(pad(x, margins).contiguous(), turned, plan, written)
+    return correlated(pad(x, margins), turned, plan, written)
 
 
 def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written: T | None) -> T:
