@@ -172,6 +172,13 @@ def test_a_convolution_has_the_output_channels_as_lanes() -> None:
     assert plan.packed == (2,)
 
 
+def test_a_block_of_a_convolution_is_in_one_image() -> None:
+    """Take 7 columns instead of 8 images, whose rows are far from each other."""
+    result = data(8, 16, 16, 16).conv2d(data(16, 16, 3, 3))
+    (item,) = schedule([(result.node, "CPU")]).kernels
+    assert axes(item.ast, CPU_LIKE).endswith("upcast 16, upcast 7")
+
+
 def test_what_follows_a_sum_does_not_choose_its_lanes() -> None:
     # Four values a channel are contiguous there, as the statistics of a batch normalisation are.
     # The weights are not: as lanes without a copy they would be gathered.

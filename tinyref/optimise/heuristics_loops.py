@@ -48,6 +48,8 @@ PACK_USES = 16
 PADDED_DEPTH = 32
 # Rows of a block whose lanes are packed: each takes a register for its sums.
 BLOCK_HEIGHTS = (8, 7, 6, 9, 10, 5, 4, 12, 11, 3, 2)
+# From this height on, a block computes as fast as a higher one.
+HIGH = 6
 # Reduces with at least LONG_CHAIN operations compute CHAINS iterations side by side, if the kernel
 # computes for at least HEAVY_NS nanoseconds.
 LONG_CHAIN = 3
@@ -304,8 +306,8 @@ def _with_packed_lanes(plan: Plan, natural: int, limits: CompileLimits) -> Plan 
     if number is None:
         return None
     heights = {row: _height(plan, panel, row, limits) for row in panel.rows}
-    # Among equally high blocks, use the one along the innermost axis.
-    row = max(panel.rows, key=lambda axis: (heights[axis], axis))
+    # Among blocks that are high enough, use the one along the innermost axis: its rows are near.
+    row = max(panel.rows, key=lambda axis: (min(heights[axis], HIGH), axis))
     plan = _upcast(plan.cut_padded_lanes(number, panel.lanes), row, heights[row])
     return _pack_panel(plan, panel.rows, panel.slot)
 
