@@ -147,7 +147,7 @@ class Output:
     # How several parts make one tensor; None for one part.
     layout: ShardArg | None
     # Of the last two replays: a caller often holds a result until it has the next one.
-    _made: list[ResultMemory] = field(default_factory=list, init=False)
+    _made: list[ResultMemory] = field(default_factory=list, init=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Output, (self.device, self.parts, self.layout)
