@@ -109,8 +109,9 @@ def fill(template: object, tensors: Sequence[object]) -> object:
     """Return `template` with each placeholder replaced by its tensor."""
     if isinstance(template, Placeholder):
         return tensors[template.number]
-    if type(template) is list:
-        return [fill(item, tensors) for item in template]
+    if isinstance(template, list | tuple) and type(template) in (list, tuple):
+        items = [fill(item, tensors) for item in template]
+        return items if type(template) is list else tuple(items)
     return rebuilt(template, lambda x, _: fill(x, tensors) if isinstance(x, Placeholder) else x)
 
 
