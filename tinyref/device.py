@@ -7,7 +7,6 @@ installed, `Device["module.path:ClassName"]` open a backend lazily.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import importlib
 import os
@@ -327,7 +326,7 @@ class Buffer:
         # A file takes no memory.
         used = 0 if backend.takes_path else self.nbytes
         memory.add(self.device, used)
-        _Allocation.of(self, allocator, used)
+        weakref.finalize(self, _free, self.device, allocator, self._handle, used)
         return self
 
     def view(self, offset: int, size: int, dtype: DType) -> Buffer:
@@ -449,49 +448,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=memory.renew_lock)
 
 
-class _Allocation(weakref.ref[Buffer]):
-    """The memory of a buffer, which is freed with the buffer or at the exit of the process.
-
-    A `weakref.finalize` does the same in three times the time, and each replay allocates.
-    """
-
-    __slots__ = ("allocator", "device", "handle", "nbytes")
-
-    allocator: Allocator
-    device: str
-    handle: Handle
-    nbytes: int
-
-    @classmethod
-    def of(cls, buffer: Buffer, allocator: Allocator, nbytes: int) -> None:
-        """Free the memory that `buffer` has now when the buffer is destroyed."""
-        allocation = cls(buffer, cls.release)
-        allocation.allocator, allocation.handle = allocator, buffer._handle
-        allocation.device, allocation.nbytes = buffer.device, nbytes
-        _allocations[id(allocation)] = allocation
-
-    def release(self) -> None:
-        """Free the memory, once."""
-        if _allocations.pop(id(self), None) is None:
-            return
-        memory.add(self.device, -self.nbytes)
-        try:
-            self.allocator.free(self.handle)
-        except TinyrefError as error:
-            # No caller can catch it: memory is freed when an object is destroyed.
-            memory.unfreed.append(f"memory is not freed: {error}")
-            warnings.warn(memory.unfreed[-1], stacklevel=2)
+def _free(device: str, allocator: Allocator, handle: Handle, nbytes: int) -> None:
+    """Free the memory of a buffer, with the buffer or at the exit of the process."""
+    memory.add(device, -nbytes)
+    try:
+        allocator.free(handle)
+    except TinyrefError as error:
+        # No caller can catch it: memory is freed when an object is destroyed.
+        memory.unfreed.append(f"memory is not freed: {error}")
+        warnings.warn(memory.unfreed[-1], stacklevel=2)
 
 
-# The memory that is allocated now, by the identity of each entry.
-_allocations: dict[int, _Allocation] = {}
-
-
-@atexit.register
-def _release_all() -> None:
-    for allocation in reversed(list(_allocations.values())):
-        allocation.release()
-
+# The first finaliser decides when all of them run at the exit of the process: after the handlers
+# that a program registers later, which may still read memory.
+weakref.finalize(Device, lambda: None)
 
 # The bytes that are copied to a device and back to test if it answers.
 _PATTERN = bytes(range(64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import weakref
 
@@ -222,13 +223,22 @@ def test_memory_that_is_not_freed_is_warned_of():
         def free(self, handle: object) -> None:
             raise DeviceError("LEAKY", "the driver is gone")
 
-    buffer = Buffer("LEAKY", 8, dtypes.uint8, _handle=1)
     memory.add("LEAKY", 8)
-    device._Allocation.of(buffer, Leaky(), 8)
     with pytest.warns(UserWarning, match="memory is not freed: LEAKY: the driver is gone"):
-        del buffer
+        device._free("LEAKY", Leaky(), 1, 8)
     assert memory.now["LEAKY"] == 0
     assert memory.unfreed.pop() == "memory is not freed: LEAKY: the driver is gone"
+
+
+def test_handlers_of_the_program_run_before_memory_is_freed_at_exit():
+    code = (
+        "import atexit; from tinyref.device import Buffer, Device, dtypes;"
+        "atexit.register(print, 'handler');"
+        "Device['PYTHON'].allocator.free = lambda handle: print('free', len(handle));"
+        "buffers = [Buffer('PYTHON', size, dtypes.uint8).allocate() for size in (4, 8)]"
+    )
+    output = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert output == "handler\nfree 8\nfree 4\n"
 
 
 @pytest.mark.parametrize("poison", [0xA5, 0x5A])

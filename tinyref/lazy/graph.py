@@ -541,13 +541,7 @@ def window(buffer: UOp, shape: Sequence[sint]) -> UOp:
     used = product(shape)
     if used != shape_of(buffer)[0]:
         buffer = UOp(Ops.SHRINK, buffer.dtype, (buffer,), BoundsArg(((0, used),)))
-        return reshape(buffer, shape)
-    # No check can fail: each replay comes here, once for each result.
-    return (
-        buffer
-        if len(shape) == 1
-        else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), ShapeArg(tuple(shape)))
-    )
+    return reshape(buffer, shape)
 
 
 def detach(x: UOp) -> UOp:

@@ -172,8 +172,10 @@ def parts_of(node: UOp) -> tuple[UOp, ...]:
 def buffer_numbers(node: UOp) -> tuple[int, ...]:
     """Return the numbers of the BUFFERs that `node` is a view of."""
     # This must be fast: every replay calls it, and `Registry.add` for every value.
-    arguments = [_base_of(part).arg for part in parts_of(node)]
-    return tuple([argument.number for argument in arguments if isinstance(argument, BufferArg)])
+    if node.op is Ops.MULTI:
+        return sum(map(buffer_numbers, node.src), ())
+    argument = _base_of(node).arg
+    return (argument.number,) if isinstance(argument, BufferArg) else ()
 
 
 class HasNode(Protocol):

@@ -9,6 +9,7 @@ from jit_calls import floats
 from tinyref import Context, GlobalCounters, Tensor, TinyJit, Variable
 from tinyref.errors import UserError
 from tinyref.lazy.shape import name_of
+from tinyref.tensor.registry import buffer_numbers
 
 
 def test_a_capture_says_what_it_holds():
@@ -30,6 +31,49 @@ def test_results_keep_their_values_when_the_function_is_called_again():
     for i in range(5):
         lazy = lazy + jitted(Tensor([float(i)]))
     assert lazy.item() == 15
+
+
+def _replayed_once(result):
+    reader = TinyJit(lambda: result + 0)
+    assert reader().shape == reader().shape
+    return reader
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3)])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda result: result,
+        lambda result: result.flip(-1),
+        lambda result: result * 2 - result,
+        lambda result: result.requires_grad_() * 1,
+        _replayed_once,
+    ],
+    ids=["tensor", "view", "graph", "gradient", "capture"],
+)
+def test_a_result_in_use_keeps_its_memory(use, shape):
+    jitted = TinyJit(lambda x: x + 1)
+    users, numbers = [], set()
+    for i in range(6):
+        result = jitted(Tensor.full(shape, float(i)).contiguous())
+        numbers.update(buffer_numbers(result.node))
+        users.append(use(result))
+    for i, user in enumerate(users):
+        tensor = user if isinstance(user, Tensor) else user()
+        assert tensor.numpy().ravel().tolist() == [i + 1] * 3
+    assert len(numbers) == 6
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3)])
+def test_results_take_turns_in_the_memory_of_two(shape):
+    jitted = TinyJit(lambda x: x + 1)
+    numbers = []
+    for i in range(8):
+        result = jitted(Tensor.full(shape, float(i)).contiguous())
+        numbers.append(buffer_numbers(result.node))
+        assert result.numpy().ravel().tolist() == [i + 1] * 3
+    # The first two calls are no replays.
+    assert len(set(numbers)) == 4
 
 
 def test_tensors_come_from_containers_and_results_go_back_in_them():

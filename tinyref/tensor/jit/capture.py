@@ -134,7 +134,7 @@ def _check_argument(path: str, tensor: TensorCore, node: UOp) -> None:
 class Capture:
     """A captured function: checks the arguments of a call, and replays.
 
-    inputs: the BUFFERs of each tensor argument; None for a BUFFER that no step uses.
+    inputs: the BUFFERs of all tensor arguments; None for a BUFFER that no step uses.
     assigned: the indices of the tensor arguments that the function assigns to.
     outside: the other BUFFERs that live before or after the steps, by number.
     written: the numbers of those that the steps write. holders: the tensors that view them.
@@ -151,11 +151,12 @@ class Capture:
         recorder = session.recorder
         written = recorder.written()
         inputs = [[recorder.buffers.get(n) for n in buffer_numbers(node)] for node in nodes]
-        self.arguments, self.inputs, self.template = arguments, inputs, results.template
+        self.arguments, self.template = arguments, results.template
+        self.inputs = [buffer for buffers in inputs for buffer in buffers]
         self.outputs = [Output.of(tensor, recorder) for tensor in results.tensors]
         self.assigned = [i for i, buffers in enumerate(inputs) if not written.isdisjoint(buffers)]
         results_of = [part[0] for output in self.outputs for part in output.parts]
-        exchanged = {b for group in (*inputs, results_of) for b in group if b is not None}
+        exchanged = {b for b in (*self.inputs, *results_of) if b is not None}
         outside = {
             number: buffer
             for number, buffer in recorder.buffers.items()
@@ -196,21 +197,17 @@ class Capture:
             replayed.unplanned_bytes,
         )
 
-    def memory_of(self, call: Arguments) -> tuple[list[list[UOp]], frozenset[int]]:
+    def memory_of(self, call: Arguments) -> tuple[list[UOp], frozenset[int]]:
         """Return the BUFFERs of the computed arguments, and those that a replay overwrites.
 
         Raises `UserError` for a wrong argument, and for one that shares assigned memory.
         """
-        buffers = [
-            _argument_in_memory(tensor, path, index in self.assigned)[1]
-            for index, (tensor, path) in enumerate(
-                zip(call.tensors, call.tensor_paths, strict=True)
-            )
-        ]
+        buffers: list[UOp] = []
+        for index, tensor in enumerate(call.tensors):
+            is_assigned = index in self.assigned
+            buffers += _argument_in_memory(tensor, call.tensor_paths[index], is_assigned)[1]
         # Most functions write only what they return.
-        if not self.assigned and not self.written:
-            return buffers, self.written
-        in_use = [n for parts in buffers for part in parts for n in buffer_numbers(part)]
+        in_use = [n for buffer in buffers for n in buffer_numbers(buffer)] if self.written else []
         if not self.assigned and self.written.isdisjoint(in_use):
             return buffers, self.written
         groups = [set(buffer_numbers(tensor.node)) for tensor in call.tensors]
@@ -234,8 +231,7 @@ class Capture:
         buffers, overwritten = self.memory_of(call)
         exchanged = {
             recorded: buffer_of(buffer)
-            for recorded_parts, parts in zip(self.inputs, buffers, strict=True)
-            for recorded, buffer in zip(recorded_parts, parts, strict=True)
+            for recorded, buffer in zip(self.inputs, buffers, strict=True)
             if recorded is not None
         }
         # Variables that the function itself binds keep their captured values.
@@ -254,7 +250,7 @@ class Capture:
         """Run the steps. If they stop early, the BUFFERs that they overwrite are lost."""
         told = is_told()
         is_one_call = self.replayed.is_one_call and not told
-        # Holding interrupts takes 10 us: a third of a small replay.
+        # Holding interrupts takes 10 us: nearly as long as a small replay.
         with nullcontext() if is_one_call else InterruptsHeld():
             try:
                 self.replayed.run(told)
@@ -435,14 +431,15 @@ def _argument_in_memory(
     tensor views. Raises `UserError` if it is a view or has views, as these would have to follow the
     new elements.
     """
-    if value_of(tensor).requires_grad and value_of(tensor).record is not None:
+    value = value_of(tensor)
+    if value.requires_grad and value.record is not None:
         raise UserStateError(
             f"TinyJit: argument {path} was computed from tensors that require grad, but a replay "
             f"has no gradient: pass {path}.detach()"
         )
     if is_assigned:
         _give_own_memory(tensor, path)
-    node = tensor.node
+    node = value_of(tensor).node
     buffers = buffers_behind(node)
     if len(buffers) == len(parts_of(node)) or is_empty(tensor.shape):
         return node, buffers

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tinyref.device import Buffer
 from tinyref.dtype import ConstType, DType
@@ -22,7 +24,7 @@ from tinyref.tensor.jit.session import CaptureSession, copied, is_backed
 from tinyref.tensor.registry import buffer_numbers, parts_of
 from tinyref.tensor.tensor import Tensor
 from tinyref.tensor.variable import rebound
-from tinyref.uops.node import sint
+from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import ShardArg
 
@@ -107,7 +109,33 @@ def fill(template: object, tensors: Sequence[object]) -> object:
     """Return `template` with each placeholder replaced by its tensor."""
     if isinstance(template, Placeholder):
         return tensors[template.number]
+    if isinstance(template, list | tuple) and type(template) in (list, tuple):
+        items = [fill(item, tensors) for item in template]
+        return items if type(template) is list else tuple(items)
     return rebuilt(template, lambda x, _: fill(x, tensors) if isinstance(x, Placeholder) else x)
+
+
+# The count of references to an object to which only a list refers.
+(_IN_A_LIST,) = map(sys.getrefcount, [object()])
+
+
+class ResultMemory:
+    """The memory of a result, and its nodes: another result gets them after the last use.
+
+    values: of the variables. buffers: the memory by BUFFER. nodes: the last is of the tensor.
+    """
+
+    def __init__(self, output: Output, values: Mapping[str, int]) -> None:
+        self.values = values
+        self.buffers: dict[RecordedBuffer, Buffer] = {}
+        self.nodes = toposort([output.build(values, self.buffers)])
+        # Nodes refer to their sources. Every other reference is a use.
+        users = [user.src for user in self.nodes]
+        self._own = [_IN_A_LIST + sum(src.count(node) for src in users) for node in self.nodes]
+
+    def is_unused(self) -> bool:
+        """Return True if no tensor, graph or capture refers to a node."""
+        return [*map(sys.getrefcount, self.nodes)] == self._own
 
 
 @dataclass(frozen=True)
@@ -119,6 +147,11 @@ class Output:
     parts: tuple[tuple[RecordedBuffer | None, DType, tuple[sint, ...], ConstType], ...]
     # How several parts make one tensor; None for one part.
     layout: ShardArg | None
+    # Of the last two replays: a caller often holds a result until it has the next one.
+    _made: list[ResultMemory] = field(default_factory=list, init=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Output, (self.device, self.parts, self.layout)
 
     @classmethod
     def of(cls, tensor: TensorCore, recorder: Recorder) -> Output:
@@ -139,15 +172,25 @@ class Output:
         self, values: Mapping[str, int], exchanged: dict[RecordedBuffer, Buffer]
     ) -> TensorCore:
         """Return the tensor of the next replay, and add its memory to `exchanged`."""
+        for made in self._made:
+            if made.values == values and made.is_unused():
+                break
+        else:
+            made = ResultMemory(self, values)
+            self._made[:] = [*self._made[-1:], made]
+        exchanged.update(made.buffers)
+        return from_node(Tensor, made.nodes[-1], self.device)
+
+    def build(self, values: Mapping[str, int], memory: dict[RecordedBuffer, Buffer]) -> UOp:
+        """Return a node in new memory, which is added to `memory`."""
         nodes = []
         for buffer, dtype, shape, value in self.parts:
             sizes = tuple([s if type(s) is int else rebound(s, values) for s in shape])
             if buffer is None:
                 nodes.append(graph.full(sizes, value, dtype))
                 continue
-            memory, exchanged[buffer] = new_buffer_like(buffer.argument, dtype)
-            nodes.append(graph.window(memory, sizes))
+            node, memory[buffer] = new_buffer_like(buffer.argument, dtype)
+            nodes.append(graph.window(node, sizes))
             # Like any computed tensor, the node is memory and not a function's view of memory.
             leave_unnamed(nodes[-1])
-        node = nodes[0] if self.layout is None else join_parts(self.layout, nodes)
-        return from_node(Tensor, node, self.device)
+        return nodes[0] if self.layout is None else join_parts(self.layout, nodes)
