@@ -153,7 +153,7 @@ FLAGS: dict[str, Flag] = {
             "PROFILE", "", "a file for a trace of schedules, compiles, copies, kernels (Perfetto)"
         ),
         Flag("EXPLAIN", "", "a file for the page of this program, as tinyref explain writes it"),
-        Flag("VERIFY", 1, "verify graphs at every border between dialects", 0, 1),
+        Flag("VERIFY", 2, "verify graphs: 0 none, 1 programs, 2 at every border", 0, 2),
         Flag("CHECK_BOUNDS", 0, "prove that every access of a kernel is inside its buffers", 0, 1),
         Flag("SHUFFLE_RULES", 0, "seed of another order of rewrite rules; read at start", 0),
         Flag("STRICT_FLOAT", 1, "round every float op to its dtype; contract nothing", 0, 1),

@@ -15,7 +15,7 @@ from tinyref.errors import UserError
 from tinyref.folders import prepare_folder
 from tinyref.runtimes import stored_programs
 from tinyref.workers import local
-from tinyref_conformance import worker
+from tinyref_conformance import runner, worker
 from tinyref_conformance.ladder import RungState, climb
 from tinyref_conformance.report import Report, load
 from tinyref_conformance.statuses import Status, exit_code
@@ -55,6 +55,23 @@ def test_a_good_device_conforms_without_a_search(
         "report.sarif",
         "summary.md",
     ]
+
+
+@pytest.mark.long
+def test_short_rows_share_a_task(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks: list[list[str]] = []
+    submit = local.LocalExecutor.submit
+
+    def recording(executor: local.LocalExecutor, task: Any) -> None:
+        tasks.append([*task.items])
+        submit(executor, task)
+
+    monkeypatch.setattr(local.LocalExecutor, "submit", recording)
+    for cost, sizes in ((runner.TASK_COST, [5, 2]), (0.0, [2, 3, 2])):
+        tasks.clear()
+        monkeypatch.setattr(runner, "TASK_COST", cost)
+        fake.scenario("good").run(jobs=2)
+        assert list(map(len, tasks)) == sizes
 
 
 BAD = {

@@ -163,12 +163,12 @@ class Report:
     cases: list[CaseResult]
     problems: list[str] = field(default_factory=list)
 
-    @property
+    @functools.cached_property
     def counts(self) -> Counter[Status]:
         """Return the number of cases of each status, without the opening of the device."""
         return Counter(case.status for case in self.cases if case.id != OPEN_CASE)
 
-    @property
+    @functools.cached_property
     def exit_code(self) -> int:
         # The opening of the device alone does not make a run green.
         asked = [case.status for case in self.cases if case.id != OPEN_CASE]
@@ -187,7 +187,7 @@ class Report:
             return False
         return set(self.counts) <= {Status.SKIP}
 
-    @property
+    @functools.cached_property
     def rungs(self) -> list[ladder.RungReport]:
         rung_of = {row.id: row.rung for row in self.rows}
         return ladder.climb((rung_of[case.row], case.status) for case in self.cases)
@@ -206,7 +206,7 @@ class Report:
             return None
         return scope_of((case.status, case.message) for case in self.cases if case.id != OPEN_CASE)
 
-    @property
+    @functools.cached_property
     def first_broken(self) -> Rung | None:
         """Return the lowest broken rung, at which bringing up a device begins."""
         states = ((report.rung, report.state) for report in self.rungs)

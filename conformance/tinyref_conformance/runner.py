@@ -36,7 +36,7 @@ from tinyref_conformance.plan import Plan, PlannedRow
 from tinyref_conformance.records import Outcome, Record, headline
 from tinyref_conformance.settings import RunSettings, executor_of, worker_configuration
 from tinyref_conformance.statuses import Status
-from tinyref_conformance.time_left import SlowStart, TimeLeft, left_text
+from tinyref_conformance.time_left import COSTS, SlowStart, TimeLeft, left_text
 from tinyref_spec.case import Case
 from tinyref_spec.ladder import TOGETHER
 from tinyref_spec.subjects.name import is_subject
@@ -45,6 +45,8 @@ ALONE = "failures, each run again alone"
 SEQUENCES = "failures that pass alone: finding what they depend on"
 # A limit in processor seconds allows this many times as much elapsed time.
 IDLE_SHARE = 6.0
+# Rows share a task up to this cost, in the unit of `COSTS`.
+TASK_COST = 30.0
 
 IsExpected = Callable[[Record], bool]
 Skipped = Callable[[str], str | None]
@@ -233,19 +235,27 @@ class Runner(harness.Plan):
         return None
 
     def _task_of(self, part: RowPart) -> Task:
-        """Return the task of a part; of several if their kernels are compiled together."""
-        parts = [part]
+        """Return the task of a part and of others: a batch, or short parts that share messages."""
         rows = self._batches.rows if self._may_compile_together() else 0
-        if not rows:
-            return Task(tuple(part.cases), {"rows": [part.row]})
+        parts, cost = [part], self._cost(part)
         # Near the end no worker should get all remaining rows.
-        rows = min(rows, 1 + len(self._parts) // self._jobs)
-        while len(parts) < rows and (other := self._take_ready()) is not None:
+        most = min(rows or math.inf, 1 + len(self._parts) // self._jobs)
+        while len(parts) < most and (rows or cost < TASK_COST):
+            other = self._take_ready()
+            if other is None:
+                break
             if (pruned := self._prune(other)).cases:
                 parts.append(pruned)
+                cost += self._cost(pruned)
         cases = tuple(name for part in parts for name in part.cases)
-        request = {"rows": [part.row for part in parts], "compiles_together": True}
+        request: dict[str, Any] = {"rows": [part.row for part in parts]}
+        if not rows:
+            return Task(cases, request)
+        request["compiles_together"] = True
         return Task(cases, request, begin_seconds=self.settings.timeout)
+
+    def _cost(self, part: RowPart) -> float:
+        return COSTS[self._rows[part.row].rung] * len(part.cases)
 
     def _may_compile_together(self) -> bool:
         """Return True if the cases about batches passed, or are not asked."""

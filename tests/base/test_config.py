@@ -84,7 +84,7 @@ def test_describe_names_each_flag_and_its_origin(monkeypatch):
     assert set(rows) == set(config.FLAGS)
     assert rows["DEBUG"] == (2, "context")
     assert rows["CACHE"] == (0, "environment")
-    assert rows["VERIFY"] == (1, "default")
+    assert rows["VERIFY"] == (2, "default")
 
 
 def test_the_flags_that_are_not_at_their_default(monkeypatch):

@@ -11,6 +11,7 @@ from kernel_cases import DEVICES, GRID, LOOPS, agree, ramp
 from tinyref.algebra.evaluate import launch_grid
 from tinyref.algebra.rewrite import listening
 from tinyref.capabilities import Capabilities
+from tinyref.codegen import compile as compiler
 from tinyref.codegen.compile import STAGES, compile_kernel, kernel_name
 from tinyref.config import Context
 from tinyref.dtype import DType, dtypes, numpy_dtype
@@ -127,6 +128,20 @@ def test_outputs_that_do_not_fit_together_are_refused() -> None:
     )
     with Context(VERIFY=0), pytest.raises(UserError, match="sizes 2 and 3 meet on axis 0"):
         compile_kernel(ast, LOOPS)
+
+
+def test_verify_says_which_borders_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    ast = kernel_of(build.add(load(1, f32, (4,)), 2.0), 4)
+    program = compile_kernel(ast, LOOPS).uops
+    graph = UOp(Ops.SINK, dtypes.void, (build.const(f32, 1.0),))
+    monkeypatch.setattr(compiler, "narrow_index", lambda root, capabilities: graph)
+    monkeypatch.setattr(compiler, "linearise", lambda root: program[::-1])
+    monkeypatch.setattr(compiler, "_launch", lambda root: ((1, 1, 1), (1, 1, 1)))
+    for level, broken in ((2, "indexed"), (1, "program")):
+        with Context(VERIFY=level), pytest.raises(VerifyError, match=broken):
+            compile_kernel(ast, LOOPS)
+    with Context(VERIFY=0):
+        assert compile_kernel(ast, LOOPS).uops == program[::-1]
 
 
 # --- symbolic sizes ---------------------------------------------------------------------------

@@ -136,7 +136,7 @@ class _Pipeline:
         self.name = name
         self.last = ast
         self.listeners = (*listeners().stages, *dumping(name))
-        self.verifies = config.integer("VERIFY") != 0
+        self.level = config.integer("VERIFY")
 
     def stage(self, stage: str, root: UOp, dialect: Dialect | None = None) -> UOp:
         """Report a graph and return it."""
@@ -148,7 +148,8 @@ class _Pipeline:
         """Report a value, then verify it: a value that breaks a rule can be inspected."""
         for listener in self.listeners:
             listener(stage, self.last, value)
-        if dialect is not None and self.verifies:
+        least = 1 if dialect is Dialect.PROGRAM else 2
+        if dialect is not None and self.level >= least:
             verify(dialect, value)
 
     def check_bounds(self, root: UOp) -> None:

@@ -89,9 +89,9 @@ class Channel:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         threading.Thread(target=self._read_all, args=(reader,), daemon=True).start()
 
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message to the parent; the process ends if the parent or the pipe is gone."""
-        data = frame(self._mark, message)
+    def send(self, *messages: Mapping[str, Any]) -> None:
+        """Send messages to the parent; the process ends if the parent or the pipe is gone."""
+        data = b"".join(frame(self._mark, message) for message in messages)
         with self._lock:
             try:
                 while data:

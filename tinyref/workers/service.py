@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from tinyref import config
 from tinyref.errors import explain_error, is_misnamed
@@ -19,8 +19,13 @@ TICK_SECONDS = 0.2
 EXIT_FATAL = 114
 EXIT_LOST = 115
 
-Send = Callable[[Mapping[str, Any]], None]
 Answer = Callable[[Message], Mapping[str, Any]]
+
+
+class Send(Protocol):
+    """Sends messages to the parent, in their order."""
+
+    def __call__(self, *messages: Mapping[str, Any]) -> None: ...
 
 
 class FatalError(Exception):

@@ -98,7 +98,7 @@ class Compile:
             if isinstance(after, UOp):
                 self.graphs[stage] = after
 
-        flags = config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS)
+        flags = config.Context(VERIFY=2, SANITIZE=1, THREADS=THREADS)
         try:
             with flags, listening(stages=note, steps=counted):
                 self.program = compile_kernel(subject.ast, capabilities, opts=opts)

@@ -52,7 +52,7 @@ class Judge(JudgedDevice):
         if thorough is not None:
             levels = ALL_LEVELS if thorough and self.has_levels else (0,)
         trial = Trial(self, case, number, thorough, levels)
-        with config.Context(VERIFY=1, SANITIZE=1, THREADS=THREADS):
+        with config.Context(VERIFY=2, SANITIZE=1, THREADS=THREADS):
             try:
                 trial.run()
             except DisagreementError as error:

@@ -75,10 +75,11 @@ def _first_step(experiment: TrainingExperiment, output: Any, state: dict[str, An
 
 
 def rows() -> Iterator[Row]:
-    """Yield rows of layers, optimisers, and networks that train."""
-    yield from layers.rows()
-    yield from optim.rows()
-    for experiment in EXPERIMENTS:
+    """Yield rows of networks that train, layers and optimisers.
+
+    The longest cases come first, so that all workers of a run end at about the same time.
+    """
+    for experiment in reversed(EXPERIMENTS):
         yield _experiment_row(experiment)
     yield make_row(
         "model.generate.float32",
@@ -104,6 +105,8 @@ def rows() -> Iterator[Row]:
             error_rule="The share of right answers to questions that were not in the training.",
             checks=functools.partial(_task_checks, task),
         )
+    yield from optim.rows()
+    yield from layers.rows()
 
 
 _NEEDS = kernel_needs(dtypes.float32, dtypes.int32, dtypes.uint32, dtypes.bool)
