@@ -47,9 +47,9 @@ from tinyref.tensor.core import (
 )
 from tinyref.tensor.elementwise import as_float, compute_dtype, spread
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
-from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
+from tinyref.tensor.indexing import Indexing, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
-from tinyref.tensor.reduction import reduce_axes, without_axes
+from tinyref.tensor.reduction import elements_at, reduce_axes, without_axes
 from tinyref.uops.ops import Ops
 
 Sizes = int | Sequence[int]
