@@ -193,6 +193,25 @@ def test_indices_of_pooling() -> None:
     assert values.sum().gradient(several)[0].tolist() == [0.0, 0.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_window_gives_its_gradient_to_the_element_that_it_chose(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kernel, stride, dilation = rng.integers(1, 4, (3, 2)).tolist()
+    image = rng.integers(0, 3, (2, *rng.integers(7, 12, 2))).astype(np.float32)
+    image[0, 2, 3] = np.nan
+    x = Tensor(image, requires_grad=True)
+    margins = [int(rng.integers((width + 1) // 2)) for width in kernel for _ in range(2)][::-1]
+    options = (kernel, stride, dilation, margins, bool(seed % 2))
+    largest, indices = x.max_pool2d(*options, return_indices=True)
+    slope = rng.integers(-9, 9, largest.shape).astype(np.float32)
+    slope[0, 0, 0] = np.inf
+    expected = np.zeros((2, image[0].size), np.float32)
+    for number in range(2):
+        np.add.at(expected[number], indices.numpy()[number], slope[number])
+    (gradient,) = largest.gradient(x, gradient=Tensor(slope))
+    np.testing.assert_array_equal(gradient.numpy(), expected.reshape(image.shape))
+
+
 @pytest.mark.parametrize("lead", [(), (1, 2), (99, 99), (0, 5)])
 def test_batch_and_channels_of_a_size_to_unpool_to_are_not_read(lead: tuple[int, ...]) -> None:
     values, indices = Tensor(whole_numbers(1, 2, 5, 3)).max_pool2d(return_indices=True)

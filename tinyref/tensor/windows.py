@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from math import prod
 from typing import Generic, Literal, Self, TypeVar, overload
 
@@ -49,7 +49,7 @@ from tinyref.tensor.elementwise import as_float, compute_dtype, spread
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.indexing import Indexing, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
-from tinyref.tensor.reduction import elements_at, reduce_axes, without_axes
+from tinyref.tensor.reduction import elements_at, reduce_axes
 from tinyref.uops.ops import Ops
 
 Sizes = int | Sequence[int]
@@ -194,26 +194,8 @@ class Windows(Contraction, Indexing):
         name = "max_pool2d"
         plan = plan_pool(self.shape, kernel_size, stride, dilation, padding, ceil_mode, name)
         _check_seen(self.shape, plan, name)
-        lowest = self.dtype.minimum
-        windows = pooling_windows(self, plan, lowest, lowest)
-        axes = tuple(range(windows.ndim - len(plan.kernel), windows.ndim))
-        numbers = self._element_numbers(plan)
-        largest = with_rule(windows, "max_pool", lambda x, _: x.max(axes, keepdim=True), numbers)
-        if not return_indices:
-            return without_axes(largest, axes)
-        return without_axes(largest, axes), without_axes(
-            number_of_largest(windows, numbers, largest), axes
-        )
-
-    def _element_numbers(self, plan: PoolPlan) -> Self:
-        """Return the windows of `plan` over the numbers of the elements in the pooled axes.
-
-        Shape (outputs per axis, kernel per axis). Padding has a number above all others.
-        """
-        sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "max_pool2d")
-        outside = math.prod(sizes)
-        numbers = reshape(self.arange(outside, device=self.device), sizes)
-        return pooling_windows(numbers, plan, outside, outside)
+        largest = with_rule(self, "max_pool", lambda x: maximum_of_windows(x, plan), arg=plan)
+        return (largest, number_of_largest(self, plan, largest)) if return_indices else largest
 
     def max_unpool2d(
         self,
@@ -1115,27 +1097,87 @@ def pooling_windows(x: T, plan: PoolPlan, fill: ConstType, beyond: ConstType) ->
     return windows_of(grown, plan.kernel, plan.stride, plan.dilation)
 
 
-def number_of_largest(x: T, numbers: T, largest: T) -> T:
+def maximum_of_windows(x: T, plan: PoolPlan) -> T:
+    """Return the largest element of each window."""
+    lowest = x.dtype.minimum
+    return pooling_windows(x, plan, lowest, lowest).max(tuple(range(-len(plan.kernel), 0)))
+
+
+def element_numbers(x: T, plan: PoolPlan) -> T:
+    """Return the numbers of the elements in the pooled axes."""
+    sizes = fixed(x.shape[x.ndim - len(plan.kernel) :], "max_pool2d")
+    return reshape(x.arange(math.prod(sizes), device=x.device), sizes)
+
+
+def number_of_largest(x: T, plan: PoolPlan, largest: T) -> T:
     """Return the number of the first element of each window that is `largest`.
 
     If there are NaNs, it is the number of the last one, as in torch.
     """
-    axes = tuple(range(x.ndim - numbers.ndim // 2, x.ndim))
-    equal = x.eq(largest).where(numbers, dtypes.int32.maximum)
-    first = equal.min(axes, keepdim=True)
+    count, lowest = len(plan.kernel), x.dtype.minimum
+    axes = tuple(range(-count, 0))
+    windows = pooling_windows(x, plan, lowest, lowest)
+    numbers = element_numbers(x, plan)
+    outside = math.prod(fixed(numbers.shape, "max_pool2d"))
+    numbers = pooling_windows(numbers, plan, outside, outside)
+    equal = windows.eq(reshape(largest, (*largest.shape, *(1,) * count)))
+    first = equal.where(numbers, dtypes.int32.maximum).min(axes)
     if not x.dtype.is_float:
         return first
-    last_nan = x.isnan().where(numbers, -1).max(axes, keepdim=True)
+    last_nan = windows.isnan().where(numbers, -1).max(axes)
     return last_nan.ge(0).where(last_nan, first)
 
 
 @gradient_rule("max_pool", reads_sources=True, reads_output=True)
 def max_pool_gradient(step: GradientStep[Windows]) -> Contributions:
     """Pass the gradient to the first largest element of each window. It is never padding."""
-    windows, numbers = step.sources
-    largest, gradient = step.output, step.gradient
+    assert isinstance(step.arg, PoolPlan), "it carries its plan"
+    plan, (x,) = step.arg, step.sources
 
-    def for_windows() -> Windows:
-        return (numbers == number_of_largest(windows, numbers, largest)).where(gradient, 0)
+    def for_elements() -> Windows:
+        chosen = number_of_largest(x, plan, step.output)
+        return sum_of_choosing(x, plan, chosen, step.gradient)
 
-    return (for_windows, None)
+    return (for_elements,)
+
+
+def sum_of_choosing(x: T, plan: PoolPlan, chosen: T, gradient: T) -> T:
+    """Return for each element of `x` the sum of the gradients of the windows that chose it.
+
+    With the padding before it, element s m + r of an axis is only in the windows m, m - 1, ...
+    """
+    count, steps = len(plan.kernel), plan.stride
+    lead, sizes = x.shape[:-count], fixed(x.shape[-count:], "max_pool2d")
+    outputs = fixed(chosen.shape[-count:], "max_pool2d")
+    starts = [before for before, _ in plan.padding]
+    rows = [
+        -(-(size + start) // step) for size, start, step in zip(sizes, starts, steps, strict=True)
+    ]
+    # The number of windows that an element may be in.
+    widths = tuple(
+        -(-(gap * (width - 1) + 1) // step)
+        for width, gap, step in zip(plan.kernel, plan.dilation, steps, strict=True)
+    )
+    margins = [
+        (width - 1, row - have) for width, row, have in zip(widths, rows, outputs, strict=True)
+    ]
+    around = (*((0, 0) for _ in lead), *margins)
+    ones = (1,) * count
+    choices, values = (
+        reshape(windows_of(item, widths, ones, ones), (*lead, *between(rows, ones), *widths))
+        for item in (pad_with(chosen, around, -1), pad(gradient, around))
+    )
+    lengths = [row * step for row, step in zip(rows, steps, strict=True)]
+    edges = tuple(
+        (start, length - size - start)
+        for start, length, size in zip(starts, lengths, sizes, strict=True)
+    )
+    numbers = reshape(pad(element_numbers(x, plan), edges), (*between(rows, steps), *ones))
+    sums = choices.eq(numbers).where(values, 0).sum(tuple(range(-count, 0)))
+    bounds = ((start, start + size) for start, size in zip(starts, sizes, strict=True))
+    return shrink(reshape(sums, (*lead, *lengths)), (*((0, size) for size in lead), *bounds))
+
+
+def between(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of both sequences in turns."""
+    return tuple(chain.from_iterable(zip(first, second, strict=True)))
