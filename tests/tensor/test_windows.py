@@ -193,6 +193,31 @@ def test_indices_of_pooling() -> None:
     assert values.sum().gradient(several)[0].tolist() == [0.0, 0.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("size", "width", "dilation", "stride", "padding"),
+    [(5, 7, 2, 1, 6), (1, 3, 1, 1, 1), (2, 5, 3, 2, 7), (3, 4, 5, 3, 9), (7, 3, 4, 2, 4)],
+)
+def test_ends_of_kernels_that_meet_only_padding(
+    size: int, width: int, dilation: int, stride: int, padding: int
+) -> None:
+    arrays = whole_numbers(2, 3, size, size), whole_numbers(9, 3, width, width, seed=1)
+    options = {"stride": stride, "dilation": dilation, "padding": padding}
+    ours = [Tensor(array, requires_grad=True) for array in arrays]
+    theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
+    result, expected = ours[0].conv2d(ours[1], **options), functional.conv2d(*theirs, **options)
+    slope = whole_numbers(*expected.shape, seed=2)
+    assert (result.numpy() == expected.detach().numpy()).all()
+    slopes = torch.autograd.grad(expected, theirs, torch.tensor(slope))
+    for gradient, other in zip(result.gradient(*ours, gradient=Tensor(slope)), slopes, strict=True):
+        assert (gradient.numpy() == other.numpy()).all()
+
+
+def test_an_infinite_weight_that_meets_only_padding_has_no_effect() -> None:
+    weight = Tensor([[[INF, 1.0, 1.0, 1.0, 2.0, 1.0, INF]]])
+    line = Tensor([[[1.0, 2.0, 3.0, 4.0]]])
+    assert line.conv2d(weight, dilation=2, padding=6).tolist() == [[[7.0, 10.0, 4.0, 6.0]]]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_window_gives_its_gradient_to_the_element_that_it_chose(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -60,6 +60,9 @@ MAX_GROWTH = 2
 # The gradient of fewer channels, each from more sums, is computed from the gradients of windows:
 # they have more lanes than the channels.
 FEW_CHANNELS = 8
+# If there are at most this many windows in an image, those of the gradient of kernels are stored:
+# the lanes are along the kernels then, because rows of windows are too short.
+FEW_POSITIONS = 64
 
 T = TypeVar("T", bound="Windows")
 Rows = tuple[tuple[float, ...], ...]
@@ -345,7 +348,9 @@ class Windows(Contraction, Indexing):
         plan, margins = plan_convolution(
             self, weight, bias, groups, stride, dilation, padding, dtype, "conv2d"
         )
-        return convolved(self.pad(((0, 0), (0, 0), *margins)), weight, bias, plan)
+        kernels, margins = without_idle_ends(self, weight, bias, plan, margins)
+        padded = self.pad(((0, 0), (0, 0), *margins))
+        return convolved(padded, kernels, bias, plan, needed=self.shape[2:])
 
     def conv_transpose2d(
         self,
@@ -494,7 +499,8 @@ def windows_gradient(step: GradientStep[Windows]) -> Contributions:
             rows = gradient.transpose(axis, axis + 1)
             (outputs,) = fixed(gradient.shape[axis : axis + 1], "windows")
             spread = spread_elements(rows, axis + 1, stride, outputs * stride)
-            return sum_shifted(spread, axis, dilation, length)
+            # The sums along another axis would compute these again for each of their terms.
+            return sum_shifted(spread, axis, dilation, length).contiguous()
         # Windows of whole strides show each element of a stride at the same positions.
         strides = -(-kernel // stride)
         whole = fit_axis(gradient, axis + 1, strides * stride)
@@ -578,6 +584,32 @@ def plan_convolution(
     return ConvolutionPlan(number, steps, gaps, *types, name), margins
 
 
+def without_idle_ends(
+    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, margins: Margins
+) -> tuple[T, Margins]:
+    """Cut the ends of the kernels that meet only padding off, with the padding that they need."""
+    bounds = [(0, size) for size in weight.shape]
+    left = list(margins)
+    for axis, (before, after) in enumerate(margins):
+        size, (width,) = x.shape[2 + axis], fixed(weight.shape[2 + axis :][:1], plan.name)
+        step, gap = plan.stride[axis], plan.dilation[axis]
+        if not isinstance(size, int):
+            continue
+        starts = range(-before, size + after - gap * (width - 1), step)
+        met = [
+            place
+            for place in range(width)
+            if any(0 <= start + gap * place < size for start in starts)
+        ]
+        if met:
+            bounds[2 + axis] = (met[0], met[-1] + 1)
+            left[axis] = (before - gap * met[0], after - gap * (width - 1 - met[-1]))
+    if tuple(left) == margins:
+        return weight, margins
+    check_channels(x, weight, bias, plan)
+    return shrink(weight, tuple(bounds)), tuple(left)
+
+
 def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
     """Raise `UserError` if channels, groups and bias do not fit."""
     have, want = describe_shape(x.shape), describe_shape(weight.shape)
@@ -597,9 +629,17 @@ def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> No
 
 
 def convolved(
-    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, written: T | None = None
+    x: T,
+    weight: T,
+    bias: T | None,
+    plan: ConvolutionPlan,
+    written: T | None = None,
+    needed: Shape | None = None,
 ) -> T:
-    """Return the cross-correlation of this padded tensor. For `written` see `presence_of`."""
+    """Return the cross-correlation of this padded tensor. For `written` see `presence_of`.
+
+    needed: the sizes without the padding, which needs no gradient.
+    """
     check_channels(x, weight, bias, plan)
     kernel = fixed(weight.shape[2:], plan.name)
     check_windows(x.shape[2:], kernel, plan.dilation, plan.name)
@@ -615,14 +655,16 @@ def convolved(
     if is_minimal:
         sums = convolve_tiles(data, factors, plan)
     else:
-        sums = correlated(data, factors, plan, written)
+        sums = correlated(data, factors, plan, written, needed)
     placed = None if bias is None else reshape(bias, (bias.shape[0], *(1,) * len(kernel)))
     return with_bias(sums, placed, plan.result)
 
 
-def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
+def correlated(
+    x: T, weight: T, plan: ConvolutionPlan, written: T | None, needed: Shape | None = None
+) -> T:
     """Correlate by the definition, with the faster of two gradient rules."""
-    if not gradient_is_correlation(x, weight, plan):
+    if not gradient_is_correlation(needed or x.shape[2:], weight, plan, x.shape[2:]):
         return sum_windows(x, weight, plan, written)
 
     def compute(data: T, kernels: T, *presence: T) -> T:
@@ -707,10 +749,10 @@ def transposed_gradient(step: GradientStep[Windows]) -> Contributions:
     )
 
 
-def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
+def gradient_is_correlation(needed: Shape, weight: T, plan: ConvolutionPlan, padded: Shape) -> bool:
     """Return True if `gradient_of_data` is the faster way to the gradient of the data."""
     kernel = fixed(weight.shape[2:], plan.name)
-    sizes = fixed(x.shape[2:], plan.name)
+    sizes = fixed(padded, plan.name)
     outputs, share = fixed(weight.shape[:2], plan.name)
     if max(kernel) == 1 or 0 in sizes:
         return False
@@ -720,7 +762,7 @@ def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
         ((size - gap * (width - 1) - 1) // step + 1) * step
         for size, width, step, gap in zip(sizes, kernel, plan.stride, plan.dilation, strict=True)
     )
-    return prod(sizes) <= MAX_GROWTH * prod(counts)
+    return prod(fixed(needed, plan.name)) <= MAX_GROWTH * prod(counts)
 
 
 def gradient_of_data(x: T, weight: T, data: T, plan: ConvolutionPlan) -> T:
@@ -746,6 +788,8 @@ def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written
     kernel, lengths = weight.shape[2:], x.shape[2:]
     outputs, share = fixed(weight.shape[:2], plan.name)
     windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
+    if prod(fixed(lengths, plan.name)) <= FEW_POSITIONS and outputs // plan.groups >= FEW_CHANNELS:
+        windows = stored_by_position(windows, len(kernel))
     windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *lengths, *kernel))
     one = (1,) * len(kernel)
     sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *lengths, *one))
@@ -755,6 +799,13 @@ def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written
     if written is not None:
         products = only_written(written, products, fixed(kernel, plan.name), plan)
     return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
+
+
+def stored_by_position(windows: T, count: int) -> T:
+    """Return the same windows in memory of their own, where channels and kernels are together."""
+    positions, kernels = range(2, 2 + count), range(2 + count, 2 + 2 * count)
+    stored = windows.permute((0, *positions, 1, *kernels)).contiguous()
+    return stored.permute((0, 1 + count, *range(1, 1 + count), *kernels))
 
 
 def outputs_first(x: T, weight: T, groups: int) -> T:
@@ -846,7 +897,7 @@ def transposed_convolution(tensor: T, of: Transposition[T]) -> T:
     )
     turned = kernels.flip(tuple(range(2, kernels.ndim)))
     whole, written = (item.pad(((0, 0), (0, 0), *margins)) for item in (tensor, of.written))
-    return convolved(whole, turned, None, plan, written)
+    return convolved(whole, turned, None, plan, written, tensor.shape[2:])
 
 
 def spread_out(x: T, steps: tuple[int, ...]) -> T:
