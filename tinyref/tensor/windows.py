@@ -60,8 +60,8 @@ MAX_GROWTH = 2
 # The gradient of fewer channels, each from more sums, is computed from the gradients of windows:
 # they have more lanes than the channels.
 FEW_CHANNELS = 8
-# If there are at most this many windows in an image, those of the gradient of kernels are stored:
-# the lanes are along the kernels then, because rows of windows are too short.
+# The gradient of kernels stores the windows of an image if they are at most this many. Then its
+# lanes are along the kernels: rows of windows are too short for them.
 FEW_POSITIONS = 64
 
 T = TypeVar("T", bound="Windows")
@@ -597,9 +597,9 @@ def without_idle_ends(
             continue
         starts = range(-before, size + after - gap * (width - 1), step)
         met = [
-            place
-            for place in range(width)
-            if any(0 <= start + gap * place < size for start in starts)
+            number
+            for number in range(width)
+            if any(0 <= start + gap * number < size for start in starts)
         ]
         if met:
             bounds[2 + axis] = (met[0], met[-1] + 1)
