@@ -235,6 +235,21 @@ def test_a_window_gives_its_gradient_to_the_element_that_it_chose(seed: int) -> 
         np.add.at(expected[number], indices.numpy()[number], slope[number])
     (gradient,) = largest.gradient(x, gradient=Tensor(slope))
     np.testing.assert_array_equal(gradient.numpy(), expected.reshape(image.shape))
+    # The mean of each element alone is its share in each window.
+    basis = Tensor.eye(image[0].size).reshape(-1, *image[0].shape)
+    shares = basis.avg_pool2d(*options).numpy().reshape(image[0].size, -1)
+    slope = rng.integers(-9, 9, largest.shape).astype(np.float32)
+    (gradient,) = x.avg_pool2d(*options).gradient(x, gradient=Tensor(slope))
+    expected = np.reshape(slope, (2, -1)) @ shares.T
+    np.testing.assert_allclose(gradient.numpy(), expected.reshape(image.shape), atol=1e-5)
+
+
+def test_windows_that_have_only_padding_pass_no_gradient_on() -> None:
+    line = Tensor([[1.0, 2.0]], requires_grad=True)
+    means = line.avg_pool2d((2,), 1, padding=(1, 4))
+    assert means.tolist() == [[0.5, 1.5, 1.0, 0.0, 0.0, 0.0]]
+    slope = Tensor([[2.0, 4.0, 8.0, INF, np.nan, 16.0]])
+    assert means.gradient(line, gradient=slope)[0].tolist() == [[3.0, 6.0]]
 
 
 @pytest.mark.parametrize("lead", [(), (1, 2), (99, 99), (0, 5)])

@@ -302,7 +302,9 @@ class Windows(Contraction, Indexing):
         floats = as_float(self, name)
         wide = floats.cast(sum_dtype(floats.dtype))
         axes = tuple(range(-len(plan.kernel), 0))
-        total = pooling_windows(wide, plan, False, False).sum(axes)
+        total = with_rule(
+            wide, "sum_pool", lambda x: pooling_windows(x, plan, False, False).sum(axes), arg=plan
+        )
         return total.div(self._divisors(plan, count_include_pad, wide.dtype)).cast(floats.dtype)
 
     def _divisors(self, plan: PoolPlan, with_padding: bool, dtype: DType) -> Self:
@@ -1068,6 +1070,14 @@ class PoolPlan:
     padding: tuple[tuple[int, int], ...]
     extra: tuple[int, ...]
 
+    @property
+    def windows_of_element(self) -> tuple[int, ...]:
+        """Return the number of windows that an element may be in, along each axis."""
+        return tuple(
+            -(-(gap * (width - 1) + 1) // step)
+            for width, gap, step in zip(self.kernel, self.dilation, self.stride, strict=True)
+        )
+
     def indices(self, axis: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Return (windows, kernel): the indices of the elements of each window along an axis.
 
@@ -1187,46 +1197,80 @@ def max_pool_gradient(step: GradientStep[Windows]) -> Contributions:
 
     def for_elements() -> Windows:
         chosen = number_of_largest(x, plan, step.output)
-        return sum_of_choosing(x, plan, chosen, step.gradient)
+        return gradient_of_pool(x, plan, step.gradient, chosen)
 
     return (for_elements,)
 
 
-def sum_of_choosing(x: T, plan: PoolPlan, chosen: T, gradient: T) -> T:
-    """Return for each element of `x` the sum of the gradients of the windows that chose it.
+@gradient_rule("sum_pool")
+def sum_pool_gradient(step: GradientStep[Windows]) -> Contributions:
+    """Sum for each element the gradients of the windows that it is in."""
+    assert isinstance(step.arg, PoolPlan), "it carries its plan"
+    plan = step.arg
+    return (lambda: gradient_of_pool(step.sources[0], plan, step.gradient, None),)
+
+
+def gradient_of_pool(x: T, plan: PoolPlan, gradient: T, chosen: T | None) -> T:
+    """Return for each element of `x` the sum of the gradients of its windows.
 
     With the padding before it, element s m + r of an axis is only in the windows m, m - 1, ...
+
+    chosen: the number of the element that gets the gradient of each window; None for all.
     """
     count, steps = len(plan.kernel), plan.stride
-    lead, sizes = x.shape[:-count], fixed(x.shape[-count:], "max_pool2d")
-    outputs = fixed(chosen.shape[-count:], "max_pool2d")
+    lead, sizes = x.shape[:-count], fixed(x.shape[-count:], "pooling")
     starts = [before for before, _ in plan.padding]
     rows = [
         -(-(size + start) // step) for size, start, step in zip(sizes, starts, steps, strict=True)
     ]
-    # The number of windows that an element may be in.
-    widths = tuple(
-        -(-(gap * (width - 1) + 1) // step)
-        for width, gap, step in zip(plan.kernel, plan.dilation, steps, strict=True)
-    )
-    margins = [
-        (width - 1, row - have) for width, row, have in zip(widths, rows, outputs, strict=True)
-    ]
-    around = (*((0, 0) for _ in lead), *margins)
-    ones = (1,) * count
-    choices, values = (
-        reshape(windows_of(item, widths, ones, ones), (*lead, *between(rows, ones), *widths))
-        for item in (pad_with(chosen, around, -1), pad(gradient, around))
-    )
     lengths = [row * step for row, step in zip(rows, steps, strict=True)]
-    edges = tuple(
-        (start, length - size - start)
-        for start, length, size in zip(starts, lengths, sizes, strict=True)
-    )
-    numbers = reshape(pad(element_numbers(x, plan), edges), (*between(rows, steps), *ones))
-    sums = choices.eq(numbers).where(values, 0).sum(tuple(range(-count, 0)))
+    values = windows_of_elements(gradient, plan, rows, False)
+    if chosen is None:
+        hits = membership(x, plan)
+    else:
+        edges = tuple(
+            (start, length - size - start)
+            for start, length, size in zip(starts, lengths, sizes, strict=True)
+        )
+        numbers = pad(element_numbers(x, plan), edges)
+        numbers = reshape(numbers, (*between(rows, steps), *(1,) * count))
+        hits = windows_of_elements(chosen, plan, rows, -1).eq(numbers)
+    sums = hits.where(values, 0).sum(tuple(range(-count, 0)))
     bounds = ((start, start + size) for start, size in zip(starts, sizes, strict=True))
     return shrink(reshape(sums, (*lead, *lengths)), (*((0, size) for size in lead), *bounds))
+
+
+def windows_of_elements(x: T, plan: PoolPlan, rows: Sequence[int], fill: ConstType) -> T:
+    """Return for each element what `x` has for its last windows: (..., rows, 1, ..., windows)."""
+    count, widths = len(plan.kernel), plan.windows_of_element
+    lead, outputs = x.shape[:-count], fixed(x.shape[-count:], "pooling")
+    # Windows behind the last row have only padding.
+    used = [min(row, have) for row, have in zip(rows, outputs, strict=True)]
+    margins = [(width - 1, row - have) for width, row, have in zip(widths, rows, used, strict=True)]
+    ones = (1,) * count
+    part = shrink(x, tuple((0, size) for size in (*lead, *used)))
+    padded = pad_with(part, (*((0, 0) for _ in lead), *margins), fill)
+    return reshape(windows_of(padded, widths, ones, ones), (*lead, *between(rows, ones), *widths))
+
+
+def membership(x: T, plan: PoolPlan) -> T:
+    """Return True for the windows that an element is in: (1, stride, ..., windows)."""
+    count = len(plan.kernel)
+    result: T | None = None
+    for axis, (step, gap, width) in enumerate(
+        zip(plan.stride, plan.dilation, plan.windows_of_element, strict=True)
+    ):
+        later = count_to(x, width).neg().add(width - 1).mul(step)
+        distance = count_to(x, step).unsqueeze(-1).add(later)
+        inside = distance.lt(gap * (plan.kernel[axis] - 1) + 1)
+        if gap > 1:
+            inside = inside.bitwise_and(distance.mod(gap).eq(0))
+        shape = [1] * (3 * count)
+        shape[2 * axis + 1], shape[2 * count + axis] = step, width
+        inside = reshape(inside, tuple(shape))
+        result = inside if result is None else result.bitwise_and(inside)
+    assert result is not None, "there is at least one axis"
+    return result
 
 
 def between(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
