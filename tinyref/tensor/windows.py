@@ -62,7 +62,7 @@ MAX_GROWTH = 2
 FEW_CHANNELS = 8
 # The gradient of kernels stores the windows of an image if they are at most this many. Then its
 # lanes are along the kernels: rows of windows are too short for them.
-FEW_POSITIONS = 64
+FEW_POSITIONS = 32
 
 T = TypeVar("T", bound="Windows")
 Rows = tuple[tuple[float, ...], ...]
