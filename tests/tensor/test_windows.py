@@ -193,6 +193,65 @@ def test_indices_of_pooling() -> None:
     assert values.sum().gradient(several)[0].tolist() == [0.0, 0.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("size", "width", "dilation", "stride", "padding"),
+    [(5, 7, 2, 1, 6), (1, 3, 1, 1, 1), (2, 5, 3, 2, 7), (3, 4, 5, 3, 9), (7, 3, 4, 2, 4)],
+)
+def test_ends_of_kernels_that_meet_only_padding(
+    size: int, width: int, dilation: int, stride: int, padding: int
+) -> None:
+    arrays = whole_numbers(2, 3, size, size), whole_numbers(9, 3, width, width, seed=1)
+    options = {"stride": stride, "dilation": dilation, "padding": padding}
+    ours = [Tensor(array, requires_grad=True) for array in arrays]
+    theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
+    result, expected = ours[0].conv2d(ours[1], **options), functional.conv2d(*theirs, **options)
+    slope = whole_numbers(*expected.shape, seed=2)
+    assert (result.numpy() == expected.detach().numpy()).all()
+    slopes = torch.autograd.grad(expected, theirs, torch.tensor(slope))
+    for gradient, other in zip(result.gradient(*ours, gradient=Tensor(slope)), slopes, strict=True):
+        assert (gradient.numpy() == other.numpy()).all()
+
+
+def test_an_infinite_weight_that_meets_only_padding_has_no_effect() -> None:
+    weight = Tensor([[[INF, 1.0, 1.0, 1.0, 2.0, 1.0, INF]]])
+    line = Tensor([[[1.0, 2.0, 3.0, 4.0]]])
+    assert line.conv2d(weight, dilation=2, padding=6).tolist() == [[[7.0, 10.0, 4.0, 6.0]]]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_window_gives_its_gradient_to_the_element_that_it_chose(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kernel, stride, dilation = rng.integers(1, 4, (3, 2)).tolist()
+    image = rng.integers(0, 3, (2, *rng.integers(7, 12, 2))).astype(np.float32)
+    image[0, 2, 3] = np.nan
+    x = Tensor(image, requires_grad=True)
+    margins = [int(rng.integers((width + 1) // 2)) for width in kernel for _ in range(2)][::-1]
+    options = (kernel, stride, dilation, margins, bool(seed % 2))
+    largest, indices = x.max_pool2d(*options, return_indices=True)
+    slope = rng.integers(-9, 9, largest.shape).astype(np.float32)
+    slope[0, 0, 0] = np.inf
+    expected = np.zeros((2, image[0].size), np.float32)
+    for number in range(2):
+        np.add.at(expected[number], indices.numpy()[number], slope[number])
+    (gradient,) = largest.gradient(x, gradient=Tensor(slope))
+    np.testing.assert_array_equal(gradient.numpy(), expected.reshape(image.shape))
+    # The mean of each element alone is its share in each window.
+    basis = Tensor.eye(image[0].size).reshape(-1, *image[0].shape)
+    shares = basis.avg_pool2d(*options).numpy().reshape(image[0].size, -1)
+    slope = rng.integers(-9, 9, largest.shape).astype(np.float32)
+    (gradient,) = x.avg_pool2d(*options).gradient(x, gradient=Tensor(slope))
+    expected = np.reshape(slope, (2, -1)) @ shares.T
+    np.testing.assert_allclose(gradient.numpy(), expected.reshape(image.shape), atol=1e-5)
+
+
+def test_windows_that_have_only_padding_pass_no_gradient_on() -> None:
+    line = Tensor([[1.0, 2.0]], requires_grad=True)
+    means = line.avg_pool2d((2,), 1, padding=(1, 4))
+    assert means.tolist() == [[0.5, 1.5, 1.0, 0.0, 0.0, 0.0]]
+    slope = Tensor([[2.0, 4.0, 8.0, INF, np.nan, 16.0]])
+    assert means.gradient(line, gradient=slope)[0].tolist() == [[3.0, 6.0]]
+
+
 @pytest.mark.parametrize("lead", [(), (1, 2), (99, 99), (0, 5)])
 def test_batch_and_channels_of_a_size_to_unpool_to_are_not_read(lead: tuple[int, ...]) -> None:
     values, indices = Tensor(whole_numbers(1, 2, 5, 3)).max_pool2d(return_indices=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
+from typing import Any, Literal, Self, TypeVar, cast, overload
 
 from tinyref.algebra.symbolic import describe_shape
-from tinyref.arrays import Array, np, npt
-from tinyref.dtype import ConstType, DTypeLike, dtypes, numpy_dtype, sum_dtype
+from tinyref.arrays import Array, np
+from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, numpy_dtype, sum_dtype
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import (
@@ -40,6 +40,7 @@ from tinyref.tensor.core import (
     reduce_over,
     reshape,
     shrink,
+    with_rule,
 )
 from tinyref.tensor.creation import Creation, _requires_grad, as_leaf, element_dtype
 from tinyref.tensor.data import Data
@@ -51,6 +52,7 @@ from tinyref.tensor.elementwise import (
     spread,
     widened,
 )
+from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
 from tinyref.tensor.index_keys import (
     Chosen,
     Layout,
@@ -74,12 +76,24 @@ from tinyref.tensor.movement import (
     moved_last,
     pad_with,
 )
-from tinyref.tensor.reduction import Reduction, looked_up, reduce_axes, reduced_last
+from tinyref.tensor.reduction import Reduction, elements_at, exactly, looked_up, reduced_last
 from tinyref.tensor.sorting import sort_keys, sorted_order
+from tinyref.tensor.taps import (
+    Indices,
+    Taps,
+    Weights,
+    cubic_indices,
+    fixed_point,
+    linear_indices,
+    nearest_indices,
+    reads_evenly,
+)
 from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 
 T = TypeVar("T", bound="Indexing")
+
+_MODES = ("linear", "nearest", "nearest-exact", "cubic")
 
 
 ScatterReduce = Literal["multiply", "add"] | None
@@ -95,14 +109,6 @@ def check_axis_size(size: int, name: str) -> int:
             f"{name}: {size} elements to choose from: accepted are at most {dtypes.int32.maximum}"
         )
     return size
-
-
-Indices: TypeAlias = "npt.NDArray[np.int64]"
-Weights: TypeAlias = "npt.NDArray[np.float64]"
-
-# The free parameter of Keys, "Cubic Convolution Interpolation", 1981: the value of most tools.
-_CUBIC = -0.75
-_MODES = ("linear", "nearest", "nearest-exact", "cubic")
 
 
 class Indexing(Reduction, Creation, Data):
@@ -262,8 +268,14 @@ class Indexing(Reduction, Creation, Data):
         part = self if parts.is_whole else basic_part(self, parts.basic)
         layout = layout_of(part.shape, parts.chosen)
         indices = joined_indices(self, layout, parts.chosen)
-        aligned = reshape(indices, (*layout.shape, *(1 for _ in layout.rest)))
-        elements = looked_up(joined_axes(part, layout), aligned)
+        rows = joined_axes(part, layout)
+        if not isinstance(indices, Indexing) and reads_evenly(indices, layout.size):
+            columns = resample_axis(moved_from_last(rows, 0), 0, indices.reshape(1, -1))
+            elements = apart_from(reshape(columns, (*layout.shape, *layout.rest)), self)
+        else:
+            numbers = as_tensor_of_indices(self, indices, layout.size)
+            aligned = reshape(numbers, (*layout.shape, *(1 for _ in layout.rest)))
+            elements = looked_up(rows, aligned)
         front = range(len(layout.shape))
         order = list(range(len(layout.shape), elements.ndim))
         order[layout.begin : layout.begin] = front
@@ -615,7 +627,7 @@ class Indexing(Reduction, Creation, Data):
             check_axis_size(new, "interpolate")
             if mode.startswith("nearest"):
                 indices = nearest_indices(old, new, is_exact=mode == "nearest-exact")
-                result = resample_axis(result, axis, indices, np.ones((1, new)))
+                result = resample_axis(result, axis, indices)
             elif new != old:
                 find = linear_indices if mode == "linear" else cubic_indices
                 resample = resample_bytes if is_bytes else resample_axis
@@ -707,8 +719,8 @@ def basic_part(x: T, key: object) -> T:
     return reshape(result, index.shape)
 
 
-def joined_indices(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
-    """Return the indices on the joined axis, in the shape of the layout.
+def joined_indices(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T | Array:
+    """Return the indices on the joined axis, in the shape of the layout; an array if all are known.
 
     If the index along any axis is outside, the result is outside of the joined axis.
     """
@@ -730,13 +742,21 @@ def joined_indices(x: T, layout: Layout, chosen: Sequence[Chosen]) -> T:
             outside = missed if outside is None else outside.bitwise_or(missed)
             indices = indices.cast(dtype).mul(stride)
         total = indices if total is None else total.add(indices)
+    if total is None:
+        assert known is not None, "a lookup has at least one index"
+        return np.broadcast_to(known, fixed(layout.shape, "index"))
     if known is not None:
-        numbers = beside(x, known.astype(numpy_dtype(dtype)))
-        total = numbers if total is None else total.add(numbers)
-    assert total is not None, "a lookup has at least one index"
+        total = total.add(beside(x, known.astype(numpy_dtype(dtype))))
     if outside is not None:
         total = outside.where(-1, total)
     return broadcast_to(total, layout.shape)
+
+
+def as_tensor_of_indices(x: T, indices: T | Array, size: int) -> T:
+    """Return indices on an axis of `size` as a tensor."""
+    if isinstance(indices, Indexing):
+        return indices
+    return beside(x, indices.astype(numpy_dtype(graph.counting_dtype(size))))
 
 
 def joined_axes(x: T, layout: Layout) -> T:
@@ -750,13 +770,6 @@ def separate_axes(x: T, layout: Layout) -> T:
     axes = (*layout.others, *layout.axes)
     back = inverse_order(axes)
     return reshape(x, (*layout.rest, *layout.sizes)).permute(back)
-
-
-def beside(x: T, array: Array) -> T:
-    """Return a tensor with the elements of `array` on this tensor's device, or on all of them."""
-    devices = x.device
-    first = devices if isinstance(devices, str) else devices[0]
-    return type(x)(array, device=first).to(devices)
 
 
 # Assignment by index
@@ -792,7 +805,8 @@ def write_by_index(x: T, shape: Shape, chosen: Sequence[Chosen], value: T) -> tu
     ends = range(layout.begin, layout.begin + len(layout.shape))
     order = [axis for axis in range(len(inner)) if axis not in ends]
     source = reshape(spread.permute((*order, *ends)), (*layout.rest, layout.count))
-    indices = reshape(joined_indices(x, layout, chosen), (layout.count,))
+    joined = as_tensor_of_indices(x, joined_indices(x, layout, chosen), layout.size)
+    indices = reshape(joined, (layout.count,))
     last = last_hits(indices, layout.count, layout.size)
     whole = (*layout.rest, layout.size)
     aligned = reshape(last, (*(1 for _ in layout.rest), layout.size))
@@ -853,19 +867,6 @@ def as_indices(x: T, size: int, name: str, mark: bool = False) -> T:
     if not x.dtype.is_unsigned:
         inside = inside.bitwise_and(counted.ge(0))
     return inside.where(counted.cast(target), -1)
-
-
-def elements_at(x: T, axis: int, index: T, name: str) -> T:
-    """Return the elements at `index` along an axis; 0 for an index outside of it.
-
-    `index` has as many axes as this tensor. All axes except `axis` broadcast to this tensor's. The
-    result is a sum over the axis in which one term is not 0, so a kernel may read only that term.
-    """
-    size = fixed((x.shape[axis],), name)[0]
-    numbers = reshape(count_to(x, size), (size, *(1,) * (x.ndim - axis - 1)))
-    hits = numbers.eq(index.unsqueeze(axis + 1))
-    chosen = hits.where(x.unsqueeze(axis), constant_like(x, 0, x.dtype))
-    return reduce_axes(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD, (axis + 1,), False)
 
 
 def matches_of(x: T, size: int) -> T:
@@ -993,23 +994,81 @@ def draw_without_replacement(x: T, count: int) -> T:
     return waited.lt(math.inf).where(indices, -1)
 
 
-# Interpolation
+# Reads at known indices
 
 
-def resample_axis(x: T, axis: int, indices: Indices, weights: Weights | Indices) -> T:
-    """Return the sum over rows of weight times element; `indices` and `weights` are (rows, new)."""
-    rest = (1,) * (x.ndim - axis - 1)
-    result: T | None = None
-    for row, weight in zip(indices, weights, strict=True):
-        numbers = type(x)(row.astype(np.int32), x.device)
-        numbers = reshape(numbers, (*(1,) * axis, len(row), *rest))
-        part = elements_at(x, axis, numbers, "interpolate")
-        if len(indices) > 1:
-            factor = type(x)(weight, x.device).cast(x.dtype)
-            part = part.mul(reshape(factor, (len(row), *rest)))
-        result = part if result is None else result.add(part)
-    assert result is not None, "there is at least one row"
-    return result
+def resample_axis(x: T, axis: int, indices: Indices, weights: Weights | None = None) -> T:
+    """Return the sum over rows of weight times element; `indices` and `weights` are (rows, new).
+
+    An index of -1 stands for no element. Without weights, one row moves elements.
+    """
+    size = fixed((x.shape[axis],), "interpolate")[0]
+    if weights is None and len(indices) == 1:
+        moved = evenly_spaced(x, axis, indices[0])
+        if moved is not None:
+            return moved
+    taps = Taps(axis, size, indices, weights)
+    return with_rule(x, "resampled", lambda x: sum_of_taps(x, taps), arg=taps)
+
+
+def evenly_spaced(x: T, axis: int, row: Indices) -> T | None:
+    """Return elements at equal distances, or all elements repeated; None for other indices."""
+    size, new = fixed((x.shape[axis],), "interpolate")[0], len(row)
+    if not size or not new:
+        return None
+    step = int(row[1] - row[0]) if new > 1 else 1
+    if row[0] >= 0 and step > 0 and (row == np.arange(new) * step + row[0]).all():
+        return every_element(cut_axis(x, axis, int(row[0]), int(row[-1]) + 1), axis, step)
+    if new % size or (row != np.arange(new) // (new // size)).any():
+        return None
+    return x.repeat_interleave(new // size, axis)
+
+
+def sum_of_taps(x: T, taps: Taps) -> T:
+    """Compute `resample_axis` as a sum over the rows."""
+    axis, (rows, new) = taps.axis, taps.indices.shape
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    shape = (*(1 for _ in before), new, rows, *(1 for _ in after))
+    columns = reshape(x, (*before, taps.size, 1, *after))
+    numbers = reshape(column_of(x, taps.indices, graph.counting_dtype(taps.size)), shape)
+
+    def read(columns: T) -> T:
+        return elements_at(columns, axis, numbers, "interpolate")
+
+    if taps.weights is None and rows == 1:
+        return reshape(exactly(columns, read), (*before, new, *after))
+    parts = read(columns)
+    if taps.weights is not None:
+        parts = parts.mul(reshape(column_of(x, taps.weights, x.dtype), shape))
+    return parts.sum(axis + 1)
+
+
+def column_of(x: T, rows: Array, dtype: DType) -> T:
+    """Return the elements of `rows`, column by column, as a tensor on this tensor's device."""
+    return beside(x, np.ascontiguousarray(rows.T, numpy_dtype(dtype)))
+
+
+@gradient_rule("resampled")
+def resampled_gradient(step: GradientStep[Indexing]) -> Contributions:
+    """Sum for each element the gradients of the new elements that read it, times the weights."""
+    assert isinstance(step.arg, Taps), "it carries its table"
+    taps = step.arg.transposed()
+    source = step.sources[0].dtype
+
+    def for_elements() -> Indexing:
+        # Storage-only types have no addition.
+        is_stored = source in dtypes.storage_only
+        wide = step.gradient.cast(dtypes.float32) if is_stored else step.gradient
+        return resample_axis(wide, taps.axis, taps.indices, taps.weights).cast(source)
+
+    return (for_elements,)
+
+
+def beside(x: T, array: Array) -> T:
+    """Return a tensor with the elements of `array` on this tensor's device, or on all of them."""
+    devices = x.device
+    first = devices if isinstance(devices, str) else devices[0]
+    return type(x)(array, device=first).to(devices)
 
 
 def resample_bytes(x: T, axis: int, indices: Indices, weights: Weights) -> T:
@@ -1017,67 +1076,3 @@ def resample_bytes(x: T, axis: int, indices: Indices, weights: Weights) -> T:
     factors, bits = fixed_point(indices, weights)
     sums = resample_axis(x, axis, indices, factors)
     return sums.add(1 << (bits - 1)).rshift(bits).clamp(0, 255)
-
-
-def nearest_indices(old: int, new: int, is_exact: bool) -> Indices:
-    """Return the index of the old element for each new one: (1, new).
-
-    It is computed in float32, as in torch: the rounding matters if a quotient is nearly an integer.
-    (Torch may fuse a multiplication and an addition, so a few sizes differ: the first is 2 to 41.)
-    """
-    scale = np.float32(old) / np.float32(new)
-    numbers = np.arange(new, dtype=np.float32) + np.float32(0.5 if is_exact else 0)
-    indices = np.floor(numbers * scale).astype(np.int64)
-    return np.asarray(np.minimum(indices, old - 1)[None])
-
-
-def _sources(old: int, new: int, align_corners: bool) -> Weights:
-    """Return the position of the middle of each new element, in units of old elements."""
-    numbers = np.arange(new, dtype=np.float64)
-    if align_corners:
-        return numbers * ((old - 1) / (new - 1) if new > 1 else 0.0)
-    return (numbers + 0.5) * (old / new) - 0.5
-
-
-def linear_indices(old: int, new: int, align_corners: bool) -> tuple[Indices, Weights]:
-    """Return (2, new) twice: indices of the two elements around each new one, and their weights."""
-    sources = np.maximum(_sources(old, new, align_corners), 0)
-    below = np.minimum(np.floor(sources).astype(np.int64), old - 1)
-    after = sources - below
-    return np.stack([below, np.minimum(below + 1, old - 1)]), np.stack([1 - after, after])
-
-
-def cubic_indices(old: int, new: int, align_corners: bool) -> tuple[Indices, Weights]:
-    """Return (4, new) twice: indices of the four elements around each new one, and their weights.
-
-    At the edge, elements are repeated.
-    Keys' kernel: (a + 2) d^3 - (a + 3) d^2 + 1 up to a distance of 1, a d^3 - 5 a d^2 + 8 a d - 4 a
-    up to 2.
-    """
-    sources = _sources(old, new, align_corners)
-    below = np.floor(sources).astype(np.int64)
-    indices = below + np.arange(-1, 3)[:, None]
-    distance = np.abs(sources - indices)
-    near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance**2 + 1
-    far = ((distance - 5) * distance + 8) * distance * _CUBIC - 4 * _CUBIC
-    return np.clip(indices, 0, old - 1), np.where(distance <= 1, near, far)
-
-
-def fixed_point(indices: Indices, weights: Weights) -> tuple[Indices, int]:
-    """Return (weights * 2**bits as integers, bits), with the most bits that fit int16.
-
-    If several rows name one index, the first row gets the sum of their weights: torch adds them
-    before it rounds.
-    """
-    joined = weights.copy()
-    for row, column in np.ndindex(indices.shape):
-        first = int(np.argmax(indices[:, column] == indices[row, column]))
-        if first < row:
-            joined[first, column] += joined[row, column]
-            joined[row, column] = 0
-    largest = float(joined.max())
-    bits = 1
-    while bits < 22 and int(0.5 + largest * (2 << bits)) < 1 << 15:
-        bits += 1
-    scaled = joined * (1 << bits)
-    return np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64), bits

@@ -32,9 +32,9 @@ from tinyref.tensor.core import (
     training_mode,
 )
 from tinyref.tensor.elementwise import operand, result_dtype, scaled, widened
-from tinyref.tensor.indexing import Indexing, elements_at
+from tinyref.tensor.indexing import Indexing
 from tinyref.tensor.literals import weak_number
-from tinyref.tensor.reduction import Axes
+from tinyref.tensor.reduction import Axes, elements_at
 
 T = TypeVar("T", bound="Losses")
 

@@ -644,25 +644,39 @@ def looked_up(x: T, indices: T) -> T:
 
     The other axes broadcast with the axes of `indices`.
     """
-    if x.dtype.is_float:
-        return with_rule(x, "looked_up", floats_at, indices)
-    return sum_at(x, indices)
+    return with_rule(
+        x, "looked_up", lambda x, numbers: exactly(x, lambda y: sum_at(y, numbers)), indices
+    )
 
 
-def floats_at(x: T, indices: T) -> T:
-    """Do `looked_up` for floats by their bits: a sum of floats would lose the sign of a zero."""
+def exactly(x: T, read: Callable[[T], T]) -> T:
+    """Return `read(x)`, for floats by their bits: a sum of floats would lose the sign of a zero."""
+    if not x.dtype.is_float:
+        return read(x)
     if x.dtype is dtypes.float64:
         # Devices with 64-bit integers made of two words cannot read the bits of a float64.
         is_negative = x.eq(0).bitwise_and(x.reciprocal().lt(0))
-        return sum_at(is_negative, indices).where(-0.0, sum_at(x, indices))
-    bits = bits_as(x, word_of(x.dtype.itemsize))
-    return bits_as(sum_at(bits, indices), x.dtype)
+        return read(is_negative).where(-0.0, read(x))
+    return bits_as(read(bits_as(x, word_of(x.dtype.itemsize))), x.dtype)
 
 
 def sum_at(x: T, indices: T) -> T:
     """Return the elements of the last axis at `indices`, as sums with one term that is not 0."""
     chosen = select_at(x, indices, x)
     return reduced_last(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD)
+
+
+def elements_at(x: T, axis: int, index: T, name: str) -> T:
+    """Return the elements at `index` along an axis; 0 for an index outside of it.
+
+    `index` has as many axes as this tensor. All axes except `axis` broadcast to this tensor's. The
+    result is a sum over the axis in which one term is not 0, so a kernel may read only that term.
+    """
+    size = fixed((x.shape[axis],), name)[0]
+    numbers = reshape(count_to(x, size), (size, *(1,) * (x.ndim - axis - 1)))
+    hits = numbers.eq(index.unsqueeze(axis + 1))
+    chosen = hits.where(x.unsqueeze(axis), constant_like(x, 0, x.dtype))
+    return reduce_axes(chosen, Ops.MAX if x.dtype.is_bool else Ops.ADD, (axis + 1,), False)
 
 
 @gradient_rule("looked_up", reads_sources=True)

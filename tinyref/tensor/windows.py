@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from math import prod
 from typing import Generic, Literal, Self, TypeVar, overload
 
@@ -47,9 +47,9 @@ from tinyref.tensor.core import (
 )
 from tinyref.tensor.elementwise import as_float, compute_dtype, spread
 from tinyref.tensor.gradient import Contributions, GradientStep, gradient_rule
-from tinyref.tensor.indexing import Indexing, elements_at, spread_elements
+from tinyref.tensor.indexing import Indexing, spread_elements
 from tinyref.tensor.movement import as_row, count_to, cut_axis, moved_last, pad_with
-from tinyref.tensor.reduction import reduce_axes, without_axes
+from tinyref.tensor.reduction import elements_at, reduce_axes
 from tinyref.uops.ops import Ops
 
 Sizes = int | Sequence[int]
@@ -60,6 +60,9 @@ MAX_GROWTH = 2
 # The gradient of fewer channels, each from more sums, is computed from the gradients of windows:
 # they have more lanes than the channels.
 FEW_CHANNELS = 8
+# The gradient of kernels stores the windows of an image if they are at most this many. Then its
+# lanes are along the kernels: rows of windows are too short for them.
+FEW_POSITIONS = 32
 
 T = TypeVar("T", bound="Windows")
 Rows = tuple[tuple[float, ...], ...]
@@ -194,26 +197,8 @@ class Windows(Contraction, Indexing):
         name = "max_pool2d"
         plan = plan_pool(self.shape, kernel_size, stride, dilation, padding, ceil_mode, name)
         _check_seen(self.shape, plan, name)
-        lowest = self.dtype.minimum
-        windows = pooling_windows(self, plan, lowest, lowest)
-        axes = tuple(range(windows.ndim - len(plan.kernel), windows.ndim))
-        numbers = self._element_numbers(plan)
-        largest = with_rule(windows, "max_pool", lambda x, _: x.max(axes, keepdim=True), numbers)
-        if not return_indices:
-            return without_axes(largest, axes)
-        return without_axes(largest, axes), without_axes(
-            number_of_largest(windows, numbers, largest), axes
-        )
-
-    def _element_numbers(self, plan: PoolPlan) -> Self:
-        """Return the windows of `plan` over the numbers of the elements in the pooled axes.
-
-        Shape (outputs per axis, kernel per axis). Padding has a number above all others.
-        """
-        sizes = fixed(self.shape[self.ndim - len(plan.kernel) :], "max_pool2d")
-        outside = math.prod(sizes)
-        numbers = reshape(self.arange(outside, device=self.device), sizes)
-        return pooling_windows(numbers, plan, outside, outside)
+        largest = with_rule(self, "max_pool", lambda x: maximum_of_windows(x, plan), arg=plan)
+        return (largest, number_of_largest(self, plan, largest)) if return_indices else largest
 
     def max_unpool2d(
         self,
@@ -317,7 +302,9 @@ class Windows(Contraction, Indexing):
         floats = as_float(self, name)
         wide = floats.cast(sum_dtype(floats.dtype))
         axes = tuple(range(-len(plan.kernel), 0))
-        total = pooling_windows(wide, plan, False, False).sum(axes)
+        total = with_rule(
+            wide, "sum_pool", lambda x: pooling_windows(x, plan, False, False).sum(axes), arg=plan
+        )
         return total.div(self._divisors(plan, count_include_pad, wide.dtype)).cast(floats.dtype)
 
     def _divisors(self, plan: PoolPlan, with_padding: bool, dtype: DType) -> Self:
@@ -363,7 +350,9 @@ class Windows(Contraction, Indexing):
         plan, margins = plan_convolution(
             self, weight, bias, groups, stride, dilation, padding, dtype, "conv2d"
         )
-        return convolved(self.pad(((0, 0), (0, 0), *margins)), weight, bias, plan)
+        kernels, margins = without_idle_ends(self, weight, bias, plan, margins)
+        padded = self.pad(((0, 0), (0, 0), *margins))
+        return convolved(padded, kernels, bias, plan, needed=self.shape[2:])
 
     def conv_transpose2d(
         self,
@@ -512,7 +501,8 @@ def windows_gradient(step: GradientStep[Windows]) -> Contributions:
             rows = gradient.transpose(axis, axis + 1)
             (outputs,) = fixed(gradient.shape[axis : axis + 1], "windows")
             spread = spread_elements(rows, axis + 1, stride, outputs * stride)
-            return sum_shifted(spread, axis, dilation, length)
+            # The sums along another axis would compute these again for each of their terms.
+            return sum_shifted(spread, axis, dilation, length).contiguous()
         # Windows of whole strides show each element of a stride at the same positions.
         strides = -(-kernel // stride)
         whole = fit_axis(gradient, axis + 1, strides * stride)
@@ -596,6 +586,32 @@ def plan_convolution(
     return ConvolutionPlan(number, steps, gaps, *types, name), margins
 
 
+def without_idle_ends(
+    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, margins: Margins
+) -> tuple[T, Margins]:
+    """Cut the ends of the kernels that meet only padding off, with the padding that they need."""
+    bounds = [(0, size) for size in weight.shape]
+    left = list(margins)
+    for axis, (before, after) in enumerate(margins):
+        size, (width,) = x.shape[2 + axis], fixed(weight.shape[2 + axis :][:1], plan.name)
+        step, gap = plan.stride[axis], plan.dilation[axis]
+        if not isinstance(size, int):
+            continue
+        starts = range(-before, size + after - gap * (width - 1), step)
+        met = [
+            number
+            for number in range(width)
+            if any(0 <= start + gap * number < size for start in starts)
+        ]
+        if met:
+            bounds[2 + axis] = (met[0], met[-1] + 1)
+            left[axis] = (before - gap * met[0], after - gap * (width - 1 - met[-1]))
+    if tuple(left) == margins:
+        return weight, margins
+    check_channels(x, weight, bias, plan)
+    return shrink(weight, tuple(bounds)), tuple(left)
+
+
 def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
     """Raise `UserError` if channels, groups and bias do not fit."""
     have, want = describe_shape(x.shape), describe_shape(weight.shape)
@@ -615,9 +631,17 @@ def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> No
 
 
 def convolved(
-    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, written: T | None = None
+    x: T,
+    weight: T,
+    bias: T | None,
+    plan: ConvolutionPlan,
+    written: T | None = None,
+    needed: Shape | None = None,
 ) -> T:
-    """Return the cross-correlation of this padded tensor. For `written` see `presence_of`."""
+    """Return the cross-correlation of this padded tensor. For `written` see `presence_of`.
+
+    needed: the sizes without the padding, which needs no gradient.
+    """
     check_channels(x, weight, bias, plan)
     kernel = fixed(weight.shape[2:], plan.name)
     check_windows(x.shape[2:], kernel, plan.dilation, plan.name)
@@ -633,14 +657,16 @@ def convolved(
     if is_minimal:
         sums = convolve_tiles(data, factors, plan)
     else:
-        sums = correlated(data, factors, plan, written)
+        sums = correlated(data, factors, plan, written, needed)
     placed = None if bias is None else reshape(bias, (bias.shape[0], *(1,) * len(kernel)))
     return with_bias(sums, placed, plan.result)
 
 
-def correlated(x: T, weight: T, plan: ConvolutionPlan, written: T | None) -> T:
+def correlated(
+    x: T, weight: T, plan: ConvolutionPlan, written: T | None, needed: Shape | None = None
+) -> T:
     """Correlate by the definition, with the faster of two gradient rules."""
-    if not gradient_is_correlation(x, weight, plan):
+    if not gradient_is_correlation(needed or x.shape[2:], weight, plan, x.shape[2:]):
         return sum_windows(x, weight, plan, written)
 
     def compute(data: T, kernels: T, *presence: T) -> T:
@@ -725,10 +751,10 @@ def transposed_gradient(step: GradientStep[Windows]) -> Contributions:
     )
 
 
-def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
+def gradient_is_correlation(needed: Shape, weight: T, plan: ConvolutionPlan, padded: Shape) -> bool:
     """Return True if `gradient_of_data` is the faster way to the gradient of the data."""
     kernel = fixed(weight.shape[2:], plan.name)
-    sizes = fixed(x.shape[2:], plan.name)
+    sizes = fixed(padded, plan.name)
     outputs, share = fixed(weight.shape[:2], plan.name)
     if max(kernel) == 1 or 0 in sizes:
         return False
@@ -738,7 +764,7 @@ def gradient_is_correlation(x: T, weight: T, plan: ConvolutionPlan) -> bool:
         ((size - gap * (width - 1) - 1) // step + 1) * step
         for size, width, step, gap in zip(sizes, kernel, plan.stride, plan.dilation, strict=True)
     )
-    return prod(sizes) <= MAX_GROWTH * prod(counts)
+    return prod(fixed(needed, plan.name)) <= MAX_GROWTH * prod(counts)
 
 
 def gradient_of_data(x: T, weight: T, data: T, plan: ConvolutionPlan) -> T:
@@ -764,6 +790,8 @@ def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written
     kernel, lengths = weight.shape[2:], x.shape[2:]
     outputs, share = fixed(weight.shape[:2], plan.name)
     windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
+    if prod(fixed(lengths, plan.name)) <= FEW_POSITIONS and outputs // plan.groups >= FEW_CHANNELS:
+        windows = stored_by_position(windows, len(kernel))
     windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *lengths, *kernel))
     one = (1,) * len(kernel)
     sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *lengths, *one))
@@ -773,6 +801,13 @@ def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written
     if written is not None:
         products = only_written(written, products, fixed(kernel, plan.name), plan)
     return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
+
+
+def stored_by_position(windows: T, count: int) -> T:
+    """Return the same windows in memory of their own, where channels and kernels are together."""
+    positions, kernels = range(2, 2 + count), range(2 + count, 2 + 2 * count)
+    stored = windows.permute((0, *positions, 1, *kernels)).contiguous()
+    return stored.permute((0, 1 + count, *range(1, 1 + count), *kernels))
 
 
 def outputs_first(x: T, weight: T, groups: int) -> T:
@@ -864,7 +899,7 @@ def transposed_convolution(tensor: T, of: Transposition[T]) -> T:
     )
     turned = kernels.flip(tuple(range(2, kernels.ndim)))
     whole, written = (item.pad(((0, 0), (0, 0), *margins)) for item in (tensor, of.written))
-    return convolved(whole, turned, None, plan, written)
+    return convolved(whole, turned, None, plan, written, tensor.shape[2:])
 
 
 def spread_out(x: T, steps: tuple[int, ...]) -> T:
@@ -1035,6 +1070,14 @@ class PoolPlan:
     padding: tuple[tuple[int, int], ...]
     extra: tuple[int, ...]
 
+    @property
+    def windows_of_element(self) -> tuple[int, ...]:
+        """Return the number of windows that an element may be in, along each axis."""
+        return tuple(
+            -(-(gap * (width - 1) + 1) // step)
+            for width, gap, step in zip(self.kernel, self.dilation, self.stride, strict=True)
+        )
+
     def indices(self, axis: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Return (windows, kernel): the indices of the elements of each window along an axis.
 
@@ -1115,27 +1158,121 @@ def pooling_windows(x: T, plan: PoolPlan, fill: ConstType, beyond: ConstType) ->
     return windows_of(grown, plan.kernel, plan.stride, plan.dilation)
 
 
-def number_of_largest(x: T, numbers: T, largest: T) -> T:
+def maximum_of_windows(x: T, plan: PoolPlan) -> T:
+    """Return the largest element of each window."""
+    lowest = x.dtype.minimum
+    return pooling_windows(x, plan, lowest, lowest).max(tuple(range(-len(plan.kernel), 0)))
+
+
+def element_numbers(x: T, plan: PoolPlan) -> T:
+    """Return the numbers of the elements in the pooled axes."""
+    sizes = fixed(x.shape[x.ndim - len(plan.kernel) :], "max_pool2d")
+    return reshape(x.arange(math.prod(sizes), device=x.device), sizes)
+
+
+def number_of_largest(x: T, plan: PoolPlan, largest: T) -> T:
     """Return the number of the first element of each window that is `largest`.
 
     If there are NaNs, it is the number of the last one, as in torch.
     """
-    axes = tuple(range(x.ndim - numbers.ndim // 2, x.ndim))
-    equal = x.eq(largest).where(numbers, dtypes.int32.maximum)
-    first = equal.min(axes, keepdim=True)
+    count, lowest = len(plan.kernel), x.dtype.minimum
+    axes = tuple(range(-count, 0))
+    windows = pooling_windows(x, plan, lowest, lowest)
+    numbers = element_numbers(x, plan)
+    outside = math.prod(fixed(numbers.shape, "max_pool2d"))
+    numbers = pooling_windows(numbers, plan, outside, outside)
+    equal = windows.eq(reshape(largest, (*largest.shape, *(1,) * count)))
+    first = equal.where(numbers, dtypes.int32.maximum).min(axes)
     if not x.dtype.is_float:
         return first
-    last_nan = x.isnan().where(numbers, -1).max(axes, keepdim=True)
+    last_nan = windows.isnan().where(numbers, -1).max(axes)
     return last_nan.ge(0).where(last_nan, first)
 
 
 @gradient_rule("max_pool", reads_sources=True, reads_output=True)
 def max_pool_gradient(step: GradientStep[Windows]) -> Contributions:
     """Pass the gradient to the first largest element of each window. It is never padding."""
-    windows, numbers = step.sources
-    largest, gradient = step.output, step.gradient
+    assert isinstance(step.arg, PoolPlan), "it carries its plan"
+    plan, (x,) = step.arg, step.sources
 
-    def for_windows() -> Windows:
-        return (numbers == number_of_largest(windows, numbers, largest)).where(gradient, 0)
+    def for_elements() -> Windows:
+        chosen = number_of_largest(x, plan, step.output)
+        return gradient_of_pool(x, plan, step.gradient, chosen)
 
-    return (for_windows, None)
+    return (for_elements,)
+
+
+@gradient_rule("sum_pool")
+def sum_pool_gradient(step: GradientStep[Windows]) -> Contributions:
+    """Sum for each element the gradients of the windows that it is in."""
+    assert isinstance(step.arg, PoolPlan), "it carries its plan"
+    plan = step.arg
+    return (lambda: gradient_of_pool(step.sources[0], plan, step.gradient, None),)
+
+
+def gradient_of_pool(x: T, plan: PoolPlan, gradient: T, chosen: T | None) -> T:
+    """Return for each element of `x` the sum of the gradients of its windows.
+
+    With the padding before it, element s m + r of an axis is only in the windows m, m - 1, ...
+
+    chosen: the number of the element that gets the gradient of each window; None for all.
+    """
+    count, steps = len(plan.kernel), plan.stride
+    lead, sizes = x.shape[:-count], fixed(x.shape[-count:], "pooling")
+    starts = [before for before, _ in plan.padding]
+    rows = [
+        -(-(size + start) // step) for size, start, step in zip(sizes, starts, steps, strict=True)
+    ]
+    lengths = [row * step for row, step in zip(rows, steps, strict=True)]
+    values = windows_of_elements(gradient, plan, rows, False)
+    if chosen is None:
+        hits = membership(x, plan)
+    else:
+        edges = tuple(
+            (start, length - size - start)
+            for start, length, size in zip(starts, lengths, sizes, strict=True)
+        )
+        numbers = pad(element_numbers(x, plan), edges)
+        numbers = reshape(numbers, (*between(rows, steps), *(1,) * count))
+        hits = windows_of_elements(chosen, plan, rows, -1).eq(numbers)
+    sums = hits.where(values, 0).sum(tuple(range(-count, 0)))
+    bounds = ((start, start + size) for start, size in zip(starts, sizes, strict=True))
+    return shrink(reshape(sums, (*lead, *lengths)), (*((0, size) for size in lead), *bounds))
+
+
+def windows_of_elements(x: T, plan: PoolPlan, rows: Sequence[int], fill: ConstType) -> T:
+    """Return for each element what `x` has for its last windows: (..., rows, 1, ..., windows)."""
+    count, widths = len(plan.kernel), plan.windows_of_element
+    lead, outputs = x.shape[:-count], fixed(x.shape[-count:], "pooling")
+    # Windows behind the last row have only padding.
+    used = [min(row, have) for row, have in zip(rows, outputs, strict=True)]
+    margins = [(width - 1, row - have) for width, row, have in zip(widths, rows, used, strict=True)]
+    ones = (1,) * count
+    part = shrink(x, tuple((0, size) for size in (*lead, *used)))
+    padded = pad_with(part, (*((0, 0) for _ in lead), *margins), fill)
+    return reshape(windows_of(padded, widths, ones, ones), (*lead, *between(rows, ones), *widths))
+
+
+def membership(x: T, plan: PoolPlan) -> T:
+    """Return True for the windows that an element is in: (1, stride, ..., windows)."""
+    count = len(plan.kernel)
+    result: T | None = None
+    for axis, (step, gap, width) in enumerate(
+        zip(plan.stride, plan.dilation, plan.windows_of_element, strict=True)
+    ):
+        later = count_to(x, width).neg().add(width - 1).mul(step)
+        distance = count_to(x, step).unsqueeze(-1).add(later)
+        inside = distance.lt(gap * (plan.kernel[axis] - 1) + 1)
+        if gap > 1:
+            inside = inside.bitwise_and(distance.mod(gap).eq(0))
+        shape = [1] * (3 * count)
+        shape[2 * axis + 1], shape[2 * count + axis] = step, width
+        inside = reshape(inside, tuple(shape))
+        result = inside if result is None else result.bitwise_and(inside)
+    assert result is not None, "there is at least one axis"
+    return result
+
+
+def between(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of both sequences in turns."""
+    return tuple(chain.from_iterable(zip(first, second, strict=True)))

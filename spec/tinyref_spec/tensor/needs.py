@@ -10,12 +10,11 @@ from tinyref_spec.tensor import random
 from tinyref_spec.tensor.forms import Form, Function
 
 # Random numbers come from counters of 64 bits, a word at a time; integers are compared as
-# floats; interpolated positions need float64.
+# floats.
 _FURTHER: Mapping[str, tuple[DType, ...]] = {
     **{function.name: (dtypes.uint32, dtypes.uint64) for function in random.FUNCTIONS},
     "allclose": (dtypes.float32,),
     "isclose": (dtypes.float32,),
-    "interpolate": (dtypes.float64,),
 }
 # The integers as wide as the elements of a type, for functions that read the bits of floats.
 _INTEGERS: Mapping[DType, DType] = {dtypes.float64: dtypes.int64}
@@ -23,7 +22,19 @@ _READING_BITS = frozenset(
     {"argsort", "fmod", "mod", "sort", "std", "std_mean", "topk", "var", "var_mean"}
 )
 # Functions that choose floats by index use their bits, except for float64.
-_CHOOSING = frozenset({"gather", "getitem", "masked_select", "scatter", "setitem", "sort", "topk"})
+_CHOOSING = frozenset(
+    {
+        "gather",
+        "getitem",
+        "interpolate",
+        "interpolate_nearest",
+        "masked_select",
+        "scatter",
+        "setitem",
+        "sort",
+        "topk",
+    }
+)
 
 
 def dtypes_needed(function: Function, dtype: DType) -> set[DType]:
