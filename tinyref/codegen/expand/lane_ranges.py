@@ -242,6 +242,8 @@ def shift(base: UOp, distance: int) -> UOp:
 # A node in the loop of a reduce counts as much as four nodes outside.
 _IN_REDUCE = 4
 _REDUCED = (AxisKind.REDUCE, AxisKind.UNROLL)
+# From this number of operations for each access, vectors pay without neighbours in memory.
+MANY_OPERATIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +331,7 @@ def _best_width(
     best: list[_Candidate] = []
     for width in sorted(widths):
         work = arithmetic / width
-        has_unit_stride = False
+        has_unit_stride = arithmetic >= MANY_OPERATIONS * len(aligned)
         for access, alignment in aligned.items():
             lanes = _joined_lanes(alignment, width, joins_neighbours)
             if lanes > 1 and not _is_uniform(access, lane_range, width, dependence):
