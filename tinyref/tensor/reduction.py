@@ -17,6 +17,8 @@ from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
 from tinyref.tensor.core import (
     apart_from,
     apply,
+    broadcast_to,
+    choose,
     constant_like,
     expand,
     from_node,
@@ -54,6 +56,8 @@ T = TypeVar("T", bound="Reduction")
 BLOCK = 16
 # The same if an operation is costly.
 COSTLY_BLOCK = 8
+# So few steps, the length of the axis for each element, are one kernel that reduces all prefixes.
+FEW_STEPS = 1 << 10
 
 
 Axes = int | Sequence[int] | None
@@ -522,6 +526,8 @@ def power_above_zero(x: T, exponent: float, at_zero: float) -> T:
 def scan_axis(x: T, axis: int, scan: Scan[T]) -> T:
     """Scan an axis block by block."""
     length = fixed((x.shape[axis],), "scan")[0]
+    if length * math.prod(size for size in x.shape if isinstance(size, int)) <= FEW_STEPS:
+        return scan.total(prefixes_of(x, axis, scan.identity), axis + 1)
     if length <= scan.block:
         return scan_block(x, axis, scan)
     sizes = range(scan.block // 2, scan.block + 1)
@@ -554,10 +560,15 @@ def scan_block(x: T, axis: int, scan: Scan[T], earlier: T | None = None) -> T:
         if earlier is not None:
             elements.insert(0, earlier)
         totals = [*scan.totals(expand(element, x.shape) for element in elements)]
-        numbers = reshape(count_to(x, length), (length, *(1,) * (x.ndim - axis - 1)))
         result, *others = totals[-length:]
+        # The counter of the axis chooses the total. Parts of one tensor are the conditions.
+        has_total = reshape(
+            count_to(x, 2 * length).ge(length), (2 * length, *(1,) * (x.ndim - axis - 1))
+        )
+        has_total = broadcast_to(has_total, (*x.shape[:axis], 2 * length, *x.shape[axis + 1 :]))
         for number, total in enumerate(others, 1):
-            result = numbers.lt(number).where(result, total)
+            begin = length - number
+            result = choose(cut_axis(has_total, axis, begin, begin + length), total, result)
         return result.contiguous()
 
     return with_rule(differentiated, Ops.CONTIGUOUS, compute)
