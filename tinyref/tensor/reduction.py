@@ -621,9 +621,10 @@ def running_logarithms(elements: Iterable[T]) -> Iterator[T]:
             largest, total = x, constant_like(x, 1, x.dtype)
         else:
             # Infinity minus itself is NaN.
-            distance = x.eq(largest).where(0, x.sub(largest)).abs()
-            power = distance.neg().exp()
-            total = largest.lt(x).where(total.mul(power).add(1), total.add(power))
+            distance = x.eq(largest).where(0, x.sub(largest))
+            is_larger = largest.lt(x)
+            power = is_larger.where(distance.neg(), distance).exp()
+            total = is_larger.where(total.mul(power).add(1), total.add(power))
             largest = largest.maximum(x)
         yield largest.add(total.log())
 
