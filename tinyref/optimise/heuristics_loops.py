@@ -181,8 +181,7 @@ def _with_lanes(plan: Plan, limits: CompileLimits, lanes_of: LaneChoice) -> Plan
 
 def _is_expensive(plan: Plan) -> bool:
     """Return True for a kernel that computes longer than it gathers lanes."""
-    is_reduce = bool(plan.of_kind(AxisKind.REDUCE))
-    return not is_reduce and any(node.op in EXPENSIVE for node in plan.nodes)
+    return not plan.of_kind(AxisKind.REDUCE) and any(node.op in EXPENSIVE for node in plan.nodes)
 
 
 def _with_reduce_lanes(plan: Plan, limits: CompileLimits) -> Plan:

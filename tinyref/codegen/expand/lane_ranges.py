@@ -332,15 +332,15 @@ def _best_width(
     best: list[_Candidate] = []
     for width in sorted(widths):
         work = arithmetic / width
-        has_unit_stride = computing >= _MUCH_WORK * len(aligned)
+        may_pay = computing >= _MUCH_WORK * len(aligned)
         for access, alignment in aligned.items():
             lanes = _joined_lanes(alignment, width, joins_neighbours)
             if lanes > 1 and not _is_uniform(access, lane_range, width, dependence):
                 lanes = 1
-            has_unit_stride |= lanes > 1
+            may_pay |= lanes > 1
             work += weights[access] * (1 / lanes + (lanes < width))
         saved = scalar_work - work
-        if has_unit_stride and saved > 0 and all(saved >= other.saved for other in best):
+        if may_pay and saved > 0 and all(saved >= other.saved for other in best):
             best = [_Candidate(lane_range, width, saved)]
     return best
 
