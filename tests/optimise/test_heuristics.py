@@ -340,3 +340,29 @@ PADDED_TWICE = "PADTO(1, 16) UPCAST(1, 16) PADTO(0, 8) UPCAST(0, 8) SWAP(0, 1) P
 def test_a_product_of_any_size_has_blocks(rows: int, columns: int, opts: str) -> None:
     plan = plan_for(named.matmul(rows, columns, 300, f32), CPU_LIKE)
     assert opts_text(plan.opts) == opts
+
+
+@pytest.mark.parametrize(
+    ("call", "opts"),
+    [
+        # A block of a row is a vector that is taken apart.
+        (lambda x: x.cumsum(1), "UPCAST(2, 16)"),
+        # The columns are lanes.
+        (lambda x: x.cumsum(0), "UPCAST(1, 16) UPCAST(1, 16)"),
+        # Powers cost more than lanes that are loaded one by one.
+        (lambda x: x.logcumsumexp(1), "UPCAST(2, 8) UPCAST(1, 16)"),
+        # A single choice leaves most elements equal along the axis.
+        (lambda x: (x.arange(64).reshape(64, 1) < 3).where(x[:1], x[1:2]), "UPCAST(1, 16)"),
+    ],
+)
+def test_an_axis_along_which_values_are_chosen_has_copies(
+    call: Callable[[Tensor], Tensor], opts: str
+) -> None:
+    item = schedule([(call(data(64, 256)).node, "CPU")]).kernels[-1]
+    assert opts_text(plan_for(item.ast, CPU_LIKE).opts) == opts
+
+
+def test_many_operations_have_vectors_without_neighbours() -> None:
+    ast = schedule([(data(64, 256).logcumsumexp(1).node, "CPU")]).kernels[-1].ast
+    uops = compile_kernel(ast, CPU_LIKE).uops
+    assert {node.dtype.lanes for node in uops if node.op is Ops.EXP2} == {16}

@@ -103,8 +103,9 @@ def test_a_long_sum_takes_few_kernels_and_little_work() -> None:
     tensor = Tensor(values).realize()
     GlobalCounters.reset()
     total = tensor.cumsum().realize()
-    assert GlobalCounters.kernel_count <= 4
-    assert GlobalCounters.global_ops < 10_000 * 100
+    # Four levels of blocks: 625, 39, 3 and 1.
+    assert GlobalCounters.kernel_count <= 7
+    assert GlobalCounters.global_ops < 10_000 * 80
     assert (total.numpy() == np.cumsum(values)).all()
 
 

@@ -91,6 +91,7 @@ LaneChoice = Callable[[Plan, Axis, Sequence[AxisAccess], CompileLimits], int]
 
 def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
     """Return `plan` with lanes, a register block, unrolled loops and threads, if they pay."""
+    plan = _with_chosen_lanes(plan)
     whole = _with_lanes(plan, limits, _lanes)
     packed = _with_packed_lanes(plan, whole.lanes, limits)
     if packed is None:
@@ -174,10 +175,15 @@ def _with_lanes(plan: Plan, limits: CompileLimits, lanes_of: LaneChoice) -> Plan
         for number in plan.of_kind(AxisKind.GLOBAL)
     ]
     *worth, number = max(ranked, default=(0, 0, 0))
-    if worth <= [0, 0]:
+    if worth <= [0, 0] and not _is_expensive(plan):
         return plan
     lanes = lanes_of(plan, plan.axes[number], accessed, limits)
     return plan.cut_padded_lanes(number, lanes)
+
+
+def _is_expensive(plan: Plan) -> bool:
+    """Return True for a kernel that computes longer than it gathers lanes."""
+    return not plan.of_kind(AxisKind.REDUCE) and any(node.op in EXPENSIVE for node in plan.nodes)
 
 
 def _with_reduce_lanes(plan: Plan, limits: CompileLimits) -> Plan:
@@ -434,6 +440,20 @@ def _with_mirrored_lanes(plan: Plan) -> Plan:
         if is_mirrored and extent <= SHORT_LOOP and copies * extent <= BLOCK_VECTORS:
             plan = plan.cut_lanes(number, extent)
             copies *= extent
+    return plan
+
+
+def _with_chosen_lanes(plan: Plan) -> Plan:
+    """Unroll short output axes whose counter chooses one of several values, as in a scan.
+
+    Each copy stores one of the values, and the copies share all that the values have in common.
+    """
+    choices = [changes(node.src[0]) for node in plan.nodes if node.op is Ops.WHERE]
+    for number in reversed(plan.of_kind(AxisKind.GLOBAL)):
+        axis = plan.axes[number]
+        extent = _extent(plan, axis.target)
+        if 1 < extent <= min(choices.count(frozenset((axis.target,))) + 1, BLOCK_VECTORS):
+            plan = plan.cut_lanes(number, extent)
     return plan
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Generic, Self, TypeVar
 
 from tinyref.algebra.symbolic import product
 from tinyref.arrays import np
@@ -15,6 +17,8 @@ from tinyref.tensor.arguments import axes_of, axis_of, fixed, integer
 from tinyref.tensor.core import (
     apart_from,
     apply,
+    broadcast_to,
+    choose,
     constant_like,
     expand,
     from_node,
@@ -48,14 +52,38 @@ from tinyref.uops.payload import ReduceArg
 T = TypeVar("T", bound="Reduction")
 
 
-# Elements of a block. Larger blocks mean fewer kernels, but more work for each element.
+# The limit of elements of a block: a kernel has an operation for each.
 BLOCK = 16
-# A longer axis is one block too if this many steps, its length for each element, take less time
-# than more launches.
-SINGLE_BLOCK_STEPS = 1 << 14
+# The same if an operation is costly.
+COSTLY_BLOCK = 8
+# So few steps, the length of the axis for each element, are one kernel that reduces all prefixes.
+FEW_STEPS = 1 << 10
 
 
 Axes = int | Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class Scan(Generic[T]):
+    """The functions of one kind of scan.
+
+    identity: the total of no elements.
+    total: reduces an axis and removes it.
+    join: returns the total of two totals.
+    running: returns the totals of the first element, of the first two, and so on; by default by
+        `join`.
+    block: the limit of elements of a block.
+    """
+
+    identity: ConstType
+    total: Callable[[T, int], T]
+    join: Callable[[T, T], T]
+    running: Callable[[Iterable[T]], Iterable[T]] | None = None
+    block: int = BLOCK
+
+    def totals(self, elements: Iterable[T]) -> Iterable[T]:
+        """Return the totals of the first element, of the first two, and so on."""
+        return self.running(elements) if self.running else accumulate(elements, self.join)
 
 
 class Reduction(Functions, Movement):
@@ -66,8 +94,9 @@ class Reduction(Functions, Movement):
     0 for sums, 1 for products, and for max and min the lowest and highest value of the type.
 
     Element i of a running sum is the sum of the elements 0 to i. A long axis is split into blocks.
-    Each block is scanned alone, then the totals of the blocks are scanned and added to the later
-    blocks. This is the two-level scan of Blelloch, "Prefix Sums and Their Applications", 1990.
+    The totals of the blocks are scanned first. Then each block is scanned, on the total of all
+    earlier blocks. This is the two-level scan of Blelloch, "Prefix Sums and Their Applications",
+    1990.
     """
 
     __slots__ = ()
@@ -388,14 +417,14 @@ class Reduction(Functions, Movement):
             [0.0, 0.6931]
         """
         wide = widened(self, "logcumsumexp")
-        scanned = scan_along(
-            wide,
-            axis,
-            "logcumsumexp",
+        scan = Scan[Self](
             wide.dtype.minimum,
             lambda block, number: block.logsumexp(number),
             lambda before, inner: before.logaddexp(inner),
+            running_logarithms,
+            COSTLY_BLOCK,
         )
+        scanned = scan_along(wide, axis, "logcumsumexp", scan)
         return scanned.cast(result_dtype(self))
 
 
@@ -494,29 +523,55 @@ def power_above_zero(x: T, exponent: float, at_zero: float) -> T:
     return is_zero.where(at_zero, safe.sqrt() if exponent == 0.5 else safe.pow(exponent))
 
 
-def scan_axis(
-    x: T, axis: int, identity: ConstType, total: Callable[[T, int], T], join: Callable[[T, T], T]
-) -> T:
-    """Scan an axis. `total` reduces an axis and removes it, `join` is the operation of the scan."""
+def scan_axis(x: T, axis: int, scan: Scan[T]) -> T:
+    """Scan an axis block by block."""
     length = fixed((x.shape[axis],), "scan")[0]
-    steps = length * math.prod(size for size in x.shape if isinstance(size, int))
-    if length <= BLOCK or steps <= SINGLE_BLOCK_STEPS:
-        return total(prefixes_of(x, axis, identity), axis + 1)
-    count = -(-length // BLOCK)
+    if length * math.prod(size for size in x.shape if isinstance(size, int)) <= FEW_STEPS:
+        return scan.total(prefixes_of(x, axis, scan.identity), axis + 1)
+    if length <= scan.block:
+        return scan_block(x, axis, scan)
+    sizes = range(scan.block // 2, scan.block + 1)
+    count = -(-length // scan.block)
+    size = max((size for size in sizes if length % size == 0), default=-(-length // count))
+    count = -(-length // size)
     before, after = x.shape[:axis], x.shape[axis + 1 :]
-    whole = pad_with(x, margins_of(x, axis, 0, count * BLOCK - length), identity)
-    blocks = reshape(whole, (*before, count, BLOCK, *after))
-    inner = total(prefixes_of(blocks, axis + 1, identity), axis + 2)
-    if after:
-        totals = total(blocks, axis + 1)
-    else:
-        # Here the blocks are stored before they are joined, and their ends are cheap to read.
-        totals = reshape(cut_axis(inner, axis + 1, BLOCK - 1, BLOCK), (*before, count))
+    whole = pad_with(x, margins_of(x, axis, 0, count * size - length), scan.identity)
+    blocks = reshape(whole, (*before, count, size, *after))
+    totals = cut_axis(scan.total(blocks, axis + 1), axis, 0, count - 1)
     # The total before a block is the scan of the totals of all earlier blocks.
-    scanned = scan_axis(cut_axis(totals, axis, 0, count - 1), axis, identity, total, join)
-    earlier = pad_with(scanned, margins_of(x, axis, 1, 0), identity).unsqueeze(axis + 1)
-    result = reshape(join(expand(earlier, inner.shape), inner), whole.shape)
-    return cut_axis(result, axis, 0, length)
+    scanned = scan_axis(totals, axis, scan)
+    earlier = pad_with(scanned, margins_of(x, axis, 1, 0), scan.identity).unsqueeze(axis + 1)
+    result = scan_block(blocks, axis + 1, scan, earlier)
+    return cut_axis(reshape(result, whole.shape), axis, 0, length)
+
+
+def scan_block(x: T, axis: int, scan: Scan[T], earlier: T | None = None) -> T:
+    """Scan a short axis step by step, after the total of `earlier` elements.
+
+    Its gradient is the gradient of the totals of all prefixes.
+    """
+    length = fixed((x.shape[axis],), "scan")[0]
+    differentiated = scan.total(prefixes_of(x, axis, scan.identity), axis + 1)
+    if earlier is not None:
+        differentiated = scan.join(expand(earlier, x.shape), differentiated)
+
+    def compute(_: T) -> T:
+        elements = [cut_axis(x, axis, number, number + 1) for number in range(length)]
+        if earlier is not None:
+            elements.insert(0, earlier)
+        totals = [*scan.totals(expand(element, x.shape) for element in elements)]
+        result, *others = totals[-length:]
+        # The counter of the axis chooses the total. Parts of one tensor are the conditions.
+        has_total = reshape(
+            count_to(x, 2 * length).ge(length), (2 * length, *(1,) * (x.ndim - axis - 1))
+        )
+        has_total = broadcast_to(has_total, (*x.shape[:axis], 2 * length, *x.shape[axis + 1 :]))
+        for number, total in enumerate(others, 1):
+            begin = length - number
+            result = choose(cut_axis(has_total, axis, begin, begin + length), total, result)
+        return result.contiguous()
+
+    return with_rule(differentiated, Ops.CONTIGUOUS, compute)
 
 
 def margins_of(x: T, axis: int, begin: int, end: int) -> tuple[tuple[int, int], ...]:
@@ -532,36 +587,46 @@ def prefixes_of(x: T, axis: int, fill: ConstType) -> T:
     return reached.where(x.unsqueeze(axis), constant_like(x, fill, x.dtype))
 
 
-def scan_along(
-    x: T,
-    axis: int,
-    name: str,
-    identity: ConstType,
-    total: Callable[[T, int], T],
-    join: Callable[[T, T], T],
-) -> T:
+def scan_along(x: T, axis: int, name: str, scan: Scan[T]) -> T:
     """Scan along `axis`; see `scan_axis`. No axes count as one element."""
     number = axis_of(axis, x.ndim, name)
     compute_dtype(name, x.dtype)
     if not x.ndim or 0 in x.shape:
         return reshape(as_row(x), x.shape)
     if math.prod(size for size in x.shape[number + 1 :] if isinstance(size, int)) >= BLOCK:
-        return scan_axis(x, number, identity, total, join)
+        return scan_axis(x, number, scan)
     # The lanes are along the axes after the scanned one, or, if these are short, along its blocks.
-    scanned = scan_axis(moved_last(x, number), x.ndim - 1, identity, total, join)
+    scanned = scan_axis(moved_last(x, number), x.ndim - 1, scan)
     return moved_from_last(scanned, number)
 
 
 def scan_by_op(x: T, axis: int, name: str, op: Ops, identity: ConstType) -> T:
     """Scan along `axis` with an op of a reduction."""
-    return scan_along(
-        x,
-        axis,
-        name,
+    scan = Scan[T](
         identity,
         lambda block, number: reduce_axes(block, op, (number,), False),
         lambda before, inner: apply(before, op, inner),
     )
+    return scan_along(x, axis, name, scan)
+
+
+def running_logarithms(elements: Iterable[T]) -> Iterator[T]:
+    """Yield the logarithm of the sum of the powers of e so far: each takes one more power.
+
+    The sum is relative to the power of the largest element.
+    """
+    largest: T | None = None
+    for x in elements:
+        if largest is None:
+            largest, total = x, constant_like(x, 1, x.dtype)
+        else:
+            # Infinity minus itself is NaN.
+            distance = x.eq(largest).where(0, x.sub(largest))
+            is_larger = largest.lt(x)
+            power = is_larger.where(distance.neg(), distance).exp()
+            total = is_larger.where(total.mul(power).add(1), total.add(power))
+            largest = largest.maximum(x)
+        yield largest.add(total.log())
 
 
 def indices_of_maxima(x: T, maxima: T) -> T:
@@ -584,15 +649,13 @@ def running_maximum(x: T, axis: int, name: str) -> T:
     """Return the running maxima along an axis."""
 
     def compute(x: T) -> T:
-        return scan_along(
-            x,
-            number,
-            name,
-            x.dtype.minimum,
-            lambda block, axis: block.max(axis),
-            lambda before, inner: before.maximum(inner),
-        )
+        return scan_along(x, number, name, scan)
 
+    scan = Scan[T](
+        x.dtype.minimum,
+        lambda block, axis: block.max(axis),
+        lambda before, inner: before.maximum(inner),
+    )
     number = axis_of(axis, x.ndim, name)
     return with_rule(x, "cummax", compute, arg=ReduceArg(Ops.MAX, (number,)))
 

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tinyref.algebra.symbolic import product
+from tinyref.device import Device
 from tinyref.dtype import dtypes
+from tinyref.lazy.shards import first_device
 from tinyref.tensor.arguments import fixed
 from tinyref.tensor.core import constant_like, reshape
 from tinyref.tensor.movement import bits_as, count_to, cut_axis, laid_out, pad_with
@@ -33,7 +35,9 @@ STEPS = 3
 HIGH_BITS = 4
 KEY_BITS = 32
 # Up to this size, n * n comparisons in one kernel take less time than the launches of a network.
+# Without work-items that compare side by side, this holds up to a number of comparisons.
 COUNTED = 1024
+COUNTED_STEPS = 1 << 14
 # The cost of a pass of a selection, in passes of a sort: it is a kernel of its own.
 PASSES_PER_SELECTION = 4
 
@@ -63,22 +67,19 @@ def sort_keys(x: T) -> T:
 
 def sorted_order(x: T, size: int, count: int) -> T:
     """Return the indices of the first `count` of the sorted keys (..., size), as int32."""
-    if is_selected(x, size, count):
+    shape, elements = x.shape[:-1], product(x.shape)
+    is_few = not isinstance(elements, int) or size * elements <= COUNTED_STEPS
+    has_grid = Device[first_device(x.device)].capabilities.has_grid
+    is_counted = size <= COUNTED and (is_few or has_grid)
+    # Counting takes a pass for each element, and a network a pass for each of its steps.
+    bits = (size - 1).bit_length()
+    passes = size if is_counted else (bits * (bits + 1) // 2 << bits) // size
+    if x.dtype.itemsize == 4 and PASSES_PER_SELECTION * count <= passes:
         return selected_order(x, size, count)
-    if size <= COUNTED:
+    if is_counted:
         return counted_order(x, size, count)
-    shape = x.shape[:-1]
     order = network_order(reshape(x, (product(shape), size)), size)
     return reshape(cut_axis(order, 1, 0, count), (*shape, count))
-
-
-def is_selected(x: T, size: int, count: int) -> bool:
-    """Return whether one pass for each of `count` elements takes less time than a sort.
-
-    A network of n elements takes about log2(n) ** 2 / 2 passes, and counting n of them.
-    """
-    passes = size if size <= COUNTED else size.bit_length() ** 2 // 2
-    return x.dtype.itemsize == 4 and PASSES_PER_SELECTION * count <= passes
 
 
 def selected_order(x: T, size: int, count: int) -> T:

@@ -23,7 +23,7 @@ from tinyref.optimise.plan import LANE_KINDS
 from tinyref.uops import build
 from tinyref.uops.build import range_number, skip_after
 from tinyref.uops.node import UOp, node_fact, substitute
-from tinyref.uops.ops import ALU, Ops
+from tinyref.uops.ops import ALU, WORK_OF_OP, Ops
 from tinyref.uops.payload import AxisKind, ConstArg, RangeArg
 
 _LEAVES = frozenset({Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.SPECIAL})
@@ -242,6 +242,8 @@ def shift(base: UOp, distance: int) -> UOp:
 # A node in a reduce counts as often as its loops run, and at least as four nodes outside.
 _LEAST_IN_REDUCE = 4
 _REDUCED = (AxisKind.REDUCE, AxisKind.UNROLL)
+# From this work for each access, vectors pay without neighbours in memory.
+_MUCH_WORK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +263,8 @@ def choose_widths(
 ) -> dict[UOp, int]:
     """Return the lanes of each lane range that becomes a vector; no node depends on two of them.
 
-    Such a range has an access of unit stride, and vectors save work. An access of n lanes counts as
-    1/n; lanes that are joined one by one count twice.
+    Such a range has an access of unit stride, or much work, and vectors save work. An access of n
+    lanes counts as 1/n; lanes that are joined one by one count twice.
 
     joins_neighbours: whether the compiler of the device makes one access of neighbours that are
     accessed one by one, as those of processors do.
@@ -330,18 +332,19 @@ def _best_width(
     }
     scalar_work = sum(weights.values())
     arithmetic = sum(weight for node, weight in weights.items() if node.op in ALU)
+    computing = sum(WORK_OF_OP.get(node.op, 1) for node in weights if node.op in ALU)
     best: list[_Candidate] = []
     for width in sorted(widths):
         work = arithmetic / width
-        has_unit_stride = False
+        may_pay = computing >= _MUCH_WORK * len(aligned)
         for access, alignment in aligned.items():
             lanes = _joined_lanes(alignment, width, joins_neighbours)
             if lanes > 1 and not _is_uniform(access, lane_range, width, dependence):
                 lanes = 1
-            has_unit_stride |= lanes > 1
+            may_pay |= lanes > 1
             work += weights[access] * (1 / lanes + (lanes < width))
         saved = scalar_work - work
-        if has_unit_stride and saved > 0 and all(saved >= other.saved for other in best):
+        if may_pay and saved > 0 and all(saved >= other.saved for other in best):
             best = [_Candidate(lane_range, width, saved)]
     return best
 
