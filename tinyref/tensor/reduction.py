@@ -54,10 +54,12 @@ T = TypeVar("T", bound="Reduction")
 
 # The limit of elements of a block: a kernel has an operation for each.
 BLOCK = 16
-# The same if an operation is costly.
+# Up to this number of steps, the length of the axis for each element, all prefixes are reduced: the
+# kernel takes less time than more launches, or than building the graph of a scan step by step.
+FEW_STEPS = 1 << 14
+# The same limits if an operation is costly.
 COSTLY_BLOCK = 8
-# So few steps, the length of the axis for each element, are one kernel that reduces all prefixes.
-FEW_STEPS = 1 << 10
+COSTLY_STEPS = 1 << 10
 
 
 Axes = int | Sequence[int] | None
@@ -73,6 +75,7 @@ class Scan(Generic[T]):
     running: returns the totals of the first element, of the first two, and so on; by default by
         `join`.
     block: the limit of elements of a block.
+    few_steps: up to this number of steps, all prefixes are reduced.
     """
 
     identity: ConstType
@@ -80,6 +83,13 @@ class Scan(Generic[T]):
     join: Callable[[T, T], T]
     running: Callable[[Iterable[T]], Iterable[T]] | None = None
     block: int = BLOCK
+    few_steps: int = FEW_STEPS
+
+    def has_few_steps(self, x: T, axis: int) -> bool:
+        """Return True if all prefixes along `axis` have few elements together."""
+        length = fixed((x.shape[axis],), "scan")[0]
+        sizes = (size for size in x.shape if isinstance(size, int))
+        return length * math.prod(sizes) <= self.few_steps
 
     def totals(self, elements: Iterable[T]) -> Iterable[T]:
         """Return the totals of the first element, of the first two, and so on."""
@@ -423,6 +433,7 @@ class Reduction(Functions, Movement):
             lambda before, inner: before.logaddexp(inner),
             running_logarithms,
             COSTLY_BLOCK,
+            COSTLY_STEPS,
         )
         scanned = scan_along(wide, axis, "logcumsumexp", scan)
         return scanned.cast(result_dtype(self))
@@ -526,9 +537,7 @@ def power_above_zero(x: T, exponent: float, at_zero: float) -> T:
 def scan_axis(x: T, axis: int, scan: Scan[T]) -> T:
     """Scan an axis block by block."""
     length = fixed((x.shape[axis],), "scan")[0]
-    if length * math.prod(size for size in x.shape if isinstance(size, int)) <= FEW_STEPS:
-        return scan.total(prefixes_of(x, axis, scan.identity), axis + 1)
-    if length <= scan.block:
+    if length <= scan.block or scan.has_few_steps(x, axis):
         return scan_block(x, axis, scan)
     sizes = range(scan.block // 2, scan.block + 1)
     count = -(-length // scan.block)
@@ -548,12 +557,14 @@ def scan_axis(x: T, axis: int, scan: Scan[T]) -> T:
 def scan_block(x: T, axis: int, scan: Scan[T], earlier: T | None = None) -> T:
     """Scan a short axis step by step, after the total of `earlier` elements.
 
-    Its gradient is the gradient of the totals of all prefixes.
+    Its gradient is the gradient of the totals of all prefixes, which few steps compute directly.
     """
     length = fixed((x.shape[axis],), "scan")[0]
-    differentiated = scan.total(prefixes_of(x, axis, scan.identity), axis + 1)
+    by_prefixes = scan.total(prefixes_of(x, axis, scan.identity), axis + 1)
     if earlier is not None:
-        differentiated = scan.join(expand(earlier, x.shape), differentiated)
+        by_prefixes = scan.join(expand(earlier, x.shape), by_prefixes)
+    if scan.has_few_steps(x, axis):
+        return by_prefixes
 
     def compute(_: T) -> T:
         elements = [cut_axis(x, axis, number, number + 1) for number in range(length)]
@@ -571,7 +582,7 @@ def scan_block(x: T, axis: int, scan: Scan[T], earlier: T | None = None) -> T:
             result = choose(cut_axis(has_total, axis, begin, begin + length), total, result)
         return result.contiguous()
 
-    return with_rule(differentiated, Ops.CONTIGUOUS, compute)
+    return with_rule(by_prefixes, Ops.CONTIGUOUS, compute)
 
 
 def margins_of(x: T, axis: int, begin: int, end: int) -> tuple[tuple[int, int], ...]:
