@@ -244,8 +244,8 @@ def shift(base: UOp, distance: int) -> UOp:
     return build.add(base, distance)
 
 
-# A guess at the iterations of a reduce of symbolic extent.
-_USUAL_TERMS = 4
+# A guess at the iterations of a loop of symbolic extent.
+_USUAL_ITERATIONS = 4
 _REDUCED = (AxisKind.REDUCE, AxisKind.UNROLL)
 
 
@@ -304,16 +304,16 @@ def _is_reduced(lane_range: UOp) -> bool:
 
 
 def _weights(order: Sequence[UOp], dependence: Dependence) -> dict[UOp, int]:
-    """Return how often each access and each operation on values happens for a block of outputs."""
-    reduced: dict[UOp, frozenset[UOp]] = {}
+    """Return how often each access and each operation on values happens, in the loops it needs."""
+    loops_of: dict[UOp, frozenset[UOp]] = {}
     weights = {}
     for node in order:
-        loops: frozenset[UOp] = frozenset().union(*(reduced[source] for source in node.src))
+        loops: frozenset[UOp] = frozenset().union(*(loops_of[source] for source in node.src))
         if node.op is Ops.REDUCE:
             loops = loops.difference(node.src)
-        elif node.op is Ops.RANGE and _is_reduced(node) and not is_lane_range(node):
+        elif node.op is Ops.RANGE and not is_lane_range(node):
             loops = frozenset((node,))
-        reduced[node] = loops
+        loops_of[node] = loops
         is_access = node.op in (Ops.LOAD, Ops.STORE)
         if is_access or (node.op in ALU and not is_index_arithmetic(node)):
             weights[node] = dependence.lanes_of(node) * math.prod(map(_iterations, loops))
@@ -322,7 +322,7 @@ def _weights(order: Sequence[UOp], dependence: Dependence) -> dict[UOp, int]:
 
 def _iterations(loop: UOp) -> int:
     """Return the number of iterations of a loop, or a guess if it is symbolic."""
-    return constant_of(loop.src[0]) or _USUAL_TERMS
+    return constant_of(loop.src[0]) or _USUAL_ITERATIONS
 
 
 def _best_width(
