@@ -201,6 +201,20 @@ def test_no_node_depends_on_two_vector_ranges() -> None:
     assert widths(expanded["fours"], STORES) == [4] * 8
 
 
+@pytest.mark.parametrize(("terms", "lanes"), [(8, 8), (64, 16)])
+def test_the_loads_of_long_sums_count_more_than_the_stores(terms: int, lanes: int) -> None:
+    """8 x 16 outputs of rows that are neighbours in memory, as in convolutions."""
+    k, u, v = reduced(terms, 0), upcast(8, 1), upcast(16, 2)
+    x = build.load(at(memory(1, 8 * terms, F32), (k, 8), u))
+    y = build.load(at(memory(2, 16 * terms, F32), (k, 16), v))
+    result = build.reduce_over(Ops.ADD, build.mul(x, y), k)
+    expanded = expand(
+        simplify(build.sink(build.store(at(memory(0, 128, F32), (v, 8), u), result))), VECTORS
+    )
+    products = {node.dtype.lanes for node in expanded.toposort() if node.op is Ops.MUL}
+    assert lanes in products
+
+
 def test_a_row_at_a_loaded_position_is_a_vector() -> None:
     """out[i, u] = table[index[i], u] where that is a row, and -1 elsewhere."""
     i, u = loop(4, 0), upcast(4, 1)

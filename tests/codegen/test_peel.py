@@ -50,6 +50,13 @@ def extents(root: UOp, kind: str = "loop") -> list[int]:
     )
 
 
+def test_a_factor_that_padded_outputs_share_has_no_gate() -> None:
+    """Gate the factors and results of 7 of 8 columns, and no factor of the rows."""
+    plan = planned(named.matmul(3, 7, 5, dtypes.int32), "PADTO(1, 8) UPCAST(1, 8)")
+    loads = [node for node in simplify(lower(plan)).toposort() if node.op is Ops.LOAD]
+    assert {(build.slot_of(node), len(node.src) == 3) for node in loads} == {(1, False), (2, True)}
+
+
 @pytest.mark.parametrize(
     ("opts", "loops"),
     [

@@ -237,7 +237,15 @@ class Lowering:
         done: Done,
         targets: frozenset[int] | None = None,
     ) -> UOp:
-        """Return the loaded element; 0 where padding added a position to `targets` (or any)."""
+        """Return the loaded element; 0 where padding added a position to `targets`.
+
+        By default these are all axes, except outputs along which the load repeats an element.
+        """
+        if targets is None:
+            owners = self.plan.form.owners
+            moved = changes(node)
+            axes = axes_of(node.src[0])
+            targets = frozenset(x for x in axes if x in moved or owners[x] != OUTPUT)
         address, valid = self._address(node.src[0], positions, done, targets)
         if slot_of(node) in self._written:
             # A work-item beyond the last element would read an element that another one writes.

@@ -6,9 +6,10 @@ Estimated times decide what pays: the operations and bytes of a kernel, at the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tinyref.dtype import PtrDType
 from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import REUSED, Opt, OptOp
 from tinyref.optimise.plan import (
@@ -27,10 +28,10 @@ from tinyref.uops.payload import AxisKind
 
 # The widest useful register, in bytes.
 VECTOR_BYTES = 64
-# A register block has this many accumulating vectors: more of them spill.
+# A register block has at most this many accumulating vectors: more of them spill.
 BLOCK_VECTORS = 16
-# The same in kernels of little work, and the fewest lanes that tiny ones have.
-SMALL_BLOCK = 4
+# Vectors along an axis in one block.
+BLOCK_COLUMNS = (1, 2, 4)
 # Rows of a transposed block.
 BLOCK_ROWS = (4, 2)
 LEAST_LANES = 4
@@ -42,14 +43,15 @@ LOAD_WEIGHT = 4
 SHORT_LOOP = 4
 # A kernel with more nodes than this is not unrolled any further.
 MAX_COPIED = 64
-# A copy of a panel pays from this number of uses of each element, and beyond a small cache.
-PACK_USES = 16
-# The terms of a sum from which a copy for padded lanes pays.
-PADDED_DEPTH = 32
-# Rows of a block whose lanes are packed: each takes a register for its sums.
-BLOCK_HEIGHTS = (8, 7, 6, 9, 10, 5, 4, 12, 11, 3, 2)
-# From this height on, a block computes as fast as a higher one.
-HIGH = 6
+# Lanes of a vector for which `Machine.operations_per_ns` counts two operations a cycle.
+MACHINE_LANES = 16
+# Cycles from the start of an addition to its result, and around each sum.
+LATENCY = 4
+SUM_CYCLES = 10
+# Cycles to copy a single element, to store one far from the others, and to gather one as a lane.
+SINGLE_CYCLES = 1.2
+STORE_CYCLES = 2.0
+LANE_CYCLES = 0.2
 # Reduces with at least LONG_CHAIN operations compute CHAINS iterations side by side, if the kernel
 # computes for at least HEAVY_NS nanoseconds.
 LONG_CHAIN = 3
@@ -66,38 +68,27 @@ THREADS_PAY = 4
 
 @dataclass(frozen=True)
 class CompileLimits:
-    """Limits in nanoseconds of computing, below which the time of a compile counts.
+    """Limits below which the time of a compile counts, which is 70,000 ns for each statement.
 
-    A compile takes 70,000 for each statement.
-    small: shorter kernels have a small block.
-    padded: shorter products have no blocks that do not divide an axis.
-    tiny: shorter kernels have no lanes that are loaded or stored one by one, or that do not divide,
-        and no sums of several vectors of columns.
+    statement: the nanoseconds that each statement of a block must save in every launch.
+    tiny: kernels that compute for fewer nanoseconds have no lanes that are loaded or stored one by
+        one, or that do not divide.
     """
 
-    small: float = 1 << 16
-    padded: float = 1 << 13
+    statement: float = 1 << 6
     tiny: float = 1 << 9
 
 
 LIMITS = CompileLimits()
 # With these limits, a kernel of any size is optimised like a large one.
-NO_LIMITS = CompileLimits(0, 0, 0)
-
-
-# The number of lanes along an axis.
-LaneChoice = Callable[[Plan, Axis, Sequence[AxisAccess], CompileLimits], int]
+NO_LIMITS = CompileLimits(0, 0)
 
 
 def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
     """Return `plan` with lanes, a register block, unrolled loops and threads, if they pay."""
     plan = _with_chosen_lanes(plan)
-    whole = _with_lanes(plan, limits, _lanes)
-    packed = _with_packed_lanes(plan, whole.lanes, limits)
-    if packed is None:
-        natural = _with_lanes(plan, limits, _padded_lanes) if _pads(plan, limits) else whole
-        packed = _with_block(natural, limits)
-    plan = _with_transposed_block(packed, limits)
+    blocked = _with_block(plan, limits)
+    plan = _with_transposed_block(blocked or _with_lanes(plan, limits), limits)
     plan = _with_mirrored_lanes(plan)
     plan = _with_reduce_lanes(plan, limits)
     plan = _with_reused_values(plan)
@@ -123,10 +114,10 @@ def _padded_lanes(
 ) -> int:
     """Return the lanes of the widest vector that divides the axis, or that fits where padding pays.
 
-    1 for none.
+    1 for none. The last block is a copy of the kernel, so it takes as long to compile again.
     """
     lanes, extent = _lanes(plan, axis, accessed, limits), axis.extent
-    if isinstance(extent, int) and _pads(plan, limits):
+    if isinstance(extent, int) and computing_ns(plan) >= limits.tiny:
         fitting = (count for count in _vectors(plan, accessed) if LEAST_LANES <= count <= extent)
         return max(lanes, *fitting, 1)
     return lanes
@@ -136,16 +127,6 @@ def _vectors(plan: Plan, accessed: Sequence[AxisAccess]) -> list[int]:
     """Return the lanes of the vectors that pay for elements of these accesses."""
     widest = VECTOR_BYTES // max((access.itemsize for access in accessed), default=VECTOR_BYTES)
     return [lanes for lanes in plan.capabilities.vector_lanes if lanes <= widest]
-
-
-def _pads(plan: Plan, limits: CompileLimits) -> bool:
-    """Return whether blocks that do not divide an output axis pay: in kernels of enough work.
-
-    The last block is a copy of the kernel, so it takes as long to compile again. The block of a
-    product is large.
-    """
-    is_product = len({load.slot for load in _summed_loads(plan)}) > 1
-    return computing_ns(plan) >= (limits.padded if is_product else limits.tiny)
 
 
 def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
@@ -161,8 +142,17 @@ def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
     return total
 
 
-def _with_lanes(plan: Plan, limits: CompileLimits, lanes_of: LaneChoice) -> Plan:
-    """Use vectors along the output axis in which most accesses are contiguous.
+def _with_lanes(plan: Plan, limits: CompileLimits) -> Plan:
+    """Use vectors along the output axis in which most accesses are contiguous."""
+    number = _natural_axis(plan)
+    if number is None:
+        return plan
+    lanes = _padded_lanes(plan, plan.axes[number], accesses(plan), limits)
+    return plan.cut_padded_lanes(number, lanes)
+
+
+def _natural_axis(plan: Plan) -> int | None:
+    """Return the number of the output axis in which most accesses are contiguous, if there is one.
 
     The loads of reduced values run most often: the other accesses only decide between equals.
     """
@@ -175,10 +165,7 @@ def _with_lanes(plan: Plan, limits: CompileLimits, lanes_of: LaneChoice) -> Plan
         for number in plan.of_kind(AxisKind.GLOBAL)
     ]
     *worth, number = max(ranked, default=(0, 0, 0))
-    if worth <= [0, 0] and not _is_expensive(plan):
-        return plan
-    lanes = lanes_of(plan, plan.axes[number], accessed, limits)
-    return plan.cut_padded_lanes(number, lanes)
+    return number if worth > [0, 0] or _is_expensive(plan) else None
 
 
 def _is_expensive(plan: Plan) -> bool:
@@ -227,40 +214,218 @@ def _with_more_sums(plan: Plan, node: UOp, target: int) -> Plan:
 # --- register blocks ------------------------------------------------------------------------------
 
 
-def _with_block(plan: Plan, limits: CompileLimits) -> Plan:
-    """Use a block of outputs in registers, for products that use every element many times.
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Outputs in registers: vectors along an operand's axis, at `height` positions of `row`."""
 
-    The axis of the vectors goes outside, so its panel of the operand is packed once for all rows.
-    Source of the scheme: Goto and van de Geijn, "Anatomy of high-performance matrix
-    multiplication", 2008.
+    operand: _Operand
+    lanes: int
+    vectors: int
+    row: int | None
+    height: int
+
+
+def _with_block(plan: Plan, limits: CompileLimits) -> Plan | None:
+    """Use the block of outputs that makes the sums of a kernel fastest; None if none has lanes.
+
+    If the panel of an operand is packed, the axis of the vectors goes outside. So the lanes of
+    convolutions are output channels, and the lanes of products with a transposed matrix are its
+    rows. Sources: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008;
+    Zhang, Franchetti and Low, "High performance zero-memory overhead direct convolutions", 2018.
     """
-    lanes = [axis for axis in plan.axes if axis.kind is AxisKind.UPCAST]
-    depth = number_of(axis.extent for axis in plan.axes if axis.kind is AxisKind.REDUCE)
+    if number_of(plan.extents(AxisKind.REDUCE)) == 1:
+        return None
+    timed = [timed for operand in _operands(plan, limits) for timed in operand.timed_blocks()]
+    if not timed:
+        return None
+    nanoseconds, best = min(timed, key=lambda one: one[0])
+    if nanoseconds > _nanoseconds_without_lanes(plan):
+        return plan
+    operand, column = best.operand, best.operand.axis.target
+    plan = _upcast(plan, column, best.lanes)
+    if best.row is not None:
+        plan = _upcast(plan, best.row, best.height)
+    plan = _upcast(plan, column, best.vectors)
+    return (operand.packs and _pack_panel(plan, operand.rows, operand.loads[0].slot)) or plan
+
+
+def _operands(plan: Plan, limits: CompileLimits) -> Iterator[_Operand]:
+    """Yield the operands along which a block of sums may have vectors, as they are and packed."""
     loads = _summed_loads(plan)
-    panel = [access for access in loads if lanes and lanes[0].target in access.moves]
-    if not panel or depth == 1:
-        return plan
-    if len(loads) == len(panel) and computing_ns(plan) < limits.tiny:
-        return plan
-    column = lanes[0].target
-    # Joined operands, such as images of several sources, are loaded one after the other.
-    common = set.intersection(*(set(_rows_of(plan, load, loads)) for load in panel))
-    rows = tuple(sorted(common))
-    if not rows:
-        # No element is used twice, but several sums side by side hide the latency of additions.
-        return _upcast(plan, column, _divisor(_extent(plan, column), (4, 2)))
-    bytes_of_column = depth * number_of([lanes[0].extent]) * panel[0].itemsize
-    fits = plan.capabilities.shared_bytes >= 4 * bytes_of_column
-    vectors = _divisor(_extent(plan, column), (4, 2) if fits else (2,))
-    block = BLOCK_VECTORS if computing_ns(plan) >= limits.small else SMALL_BLOCK
-    heights = [height for height in (block // vectors, 4, 2) if height <= block // vectors]
-    plan = _upcast(plan, rows[-1], _block(plan, rows[-1], heights, limits))
-    plan = _upcast(plan, column, vectors)
-    uses = _extent(plan, rows[-1])
-    is_large = bytes_of_column * vectors >= plan.capabilities.machine.small_cache
-    if len(panel) > 1 or uses < PACK_USES or not is_large:
-        return plan
-    return _pack_panel(plan, rows, panel[0].slot) or plan
+    natural = _natural_axis(plan)
+    has_one_sum = len(list(reduce_axes(plan))) == 1
+    for number in plan.of_kind(AxisKind.GLOBAL):
+        axis = plan.axes[number]
+        moving = [load for load in loads if axis.target in load.moves]
+        if not moving or not isinstance(axis.extent, int):
+            continue
+        # Joined operands, such as images of several sources, are loaded one after the other.
+        common = set.intersection(*(set(_rows_of(plan, load, loads)) for load in moving))
+        rows = tuple(sorted(common))
+        if number == natural:
+            yield _Operand(plan, limits, axis, moving, rows, False)
+        if len(moving) == 1 and rows and has_one_sum and plan.capabilities.shared_bytes:
+            yield _Operand(plan, limits, axis, moving, rows, True)
+
+
+def _nanoseconds_without_lanes(plan: Plan) -> float:
+    """Return the time of sums without lanes of outputs; the terms may have lanes then."""
+    loads = _summed_loads(plan)
+    inner = plan.axes[plan.of_kind(AxisKind.REDUCE)[-1]]
+    extent, lanes = inner.extent, 1
+    if isinstance(extent, int) and all(load.step(inner) in (0, 1) for load in loads):
+        lanes = max((count for count in _vectors(plan, loads) if count <= extent), default=1)
+    terms = number_of(plan.extents(AxisKind.REDUCE)) // lanes + 1
+    outputs = number_of(plan.extents(AxisKind.GLOBAL))
+    return outputs * (terms * LATENCY + lanes * SINGLE_CYCLES) * _cycle_ns(plan)
+
+
+def _cycle_ns(plan: Plan) -> float:
+    """Return the time of a cycle, in which a core starts two operations on vectors."""
+    return 2 * MACHINE_LANES / plan.capabilities.machine.operations_per_ns
+
+
+class _Operand:
+    """The loads of sums that move along one output axis, and the time of blocks with vectors there.
+
+    A term takes as long as the slowest of its operations, its loads, and the latency of its
+    additions, and a cycle for the loop.
+
+    rows: the axes along which the loads are constant and another load is not.
+    packs: whether the loads read a copy, in which the lanes are neighbours.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        limits: CompileLimits,
+        axis: Axis,
+        loads: Sequence[AxisAccess],
+        rows: tuple[int, ...],
+        packs: bool,
+    ) -> None:
+        self.plan, self.axis, self.loads, self.rows, self.packs = plan, axis, loads, rows, packs
+        self.statement_ns = limits.statement
+        self.cycle_ns = _cycle_ns(plan)
+        self.extent = _extent(plan, axis.target)
+        self.depth = number_of(plan.extents(AxisKind.REDUCE))
+        self.outputs = number_of(plan.extents(AxisKind.GLOBAL))
+        self.copied = self._reads(loads[0])
+        self.elements = self._elements(loads[0])
+        self.gathered = 0 if packs else sum(not load.is_unit(axis) for load in loads)
+        inner = plan.axes[plan.of_kind(AxisKind.REDUCE)[-1]]
+        others = [load for load in _summed_loads(plan) if load not in loads]
+        self.scalar_loads = len(others)
+        # The bytes of a cache line per term, unless the terms are neighbours in it.
+        self.line_cycles = sum(
+            self._cycles_of_bytes(VECTOR_BYTES, self._elements(load) * load.itemsize)
+            for load in others
+            if not load.is_unit(inner)
+        )
+        stores = [access for access in accesses(plan) if access.is_store]
+        self.far_stores = [store for store in stores if not store.is_unit(axis)]
+        self.unit_stores = len(stores) - len(self.far_stores)
+
+    def timed_blocks(self) -> Iterator[tuple[float, _Block]]:
+        """Yield blocks with their times: each divides the rows, or the last rows are fewer."""
+        for row in reversed(self.rows or (None,)):
+            rows = 1 if row is None else _extent(self.plan, row)
+            axes = [axis for axis in self.plan.axes if axis.target == row]
+            single = sum(not any(map(store.is_unit, axes)) for store in self.far_stores)
+            far = len(self.far_stores) * SINGLE_CYCLES + single * (STORE_CYCLES - SINGLE_CYCLES)
+            for lanes in self._lanes():
+                for vectors in BLOCK_COLUMNS:
+                    if vectors > 1 and (vectors - 1) * lanes >= self.extent:
+                        break
+                    if not self._fits_scratch(lanes * vectors):
+                        break
+                    for height in _heights(rows, vectors):
+                        if self.packs and lanes * vectors * height * single > SINGLE_STORES:
+                            continue
+                        block = _Block(self, lanes, vectors, row, height)
+                        yield self._nanoseconds(block, rows, far), block
+
+    def _lanes(self) -> set[int]:
+        """Return the lanes to try: the most that fit, the most that divide, and the next more."""
+        counts = [count for count in _vectors(self.plan, accesses(self.plan)) if count > 1]
+        fitting = [count for count in counts if count <= self.extent]
+        more = [count for count in counts if LEAST_LANES <= count < 2 * self.extent]
+        whole = [count for count in fitting if self.extent % count == 0]
+        most = fitting[-1:]
+        if most == whole[-1:]:
+            return set(most)
+        padded = [count for count in (*most, *more[-1:]) if count >= LEAST_LANES]
+        return {*padded, *whole[-1:]}
+
+    def _fits_scratch(self, width: int) -> bool:
+        """Return whether scratch memory has room for the panel, twice if the last one is padded."""
+        panels = 1 if self.extent % width == 0 else 2
+        panel = panels * width * self.depth * self.loads[0].itemsize
+        return not self.packs or panel <= self.plan.capabilities.shared_bytes
+
+    def _nanoseconds(self, block: _Block, rows: int, far: float) -> float:
+        """Return the time of the kernel and of a share of its compile.
+
+        rows: the extent of the row axis.
+        far: the cycles to store one element where vectors are not contiguous.
+        """
+        lanes, width = block.lanes, block.lanes * block.vectors
+        full, rest = divmod(self.extent, width)
+        upper, lower = divmod(rows, block.height)
+        panel = self.depth * width if self.packs else self.elements
+        of_vector = self._vector_cycles(lanes, panel)
+        cycles, statements = 0.0, 0.0
+        for column_count, columns in ((full, width), (rest > 0, rest)):
+            if not column_count:
+                continue
+            vectors = -(-columns // lanes)
+            partial = columns % lanes
+            loading = vectors * of_vector + self.gathered * columns * SINGLE_CYCLES
+            if partial and not self.packs:
+                # Whole vectors next to a partial one are also loaded lane by lane.
+                loading += columns * (LANE_CYCLES if vectors == 1 else SINGLE_CYCLES)
+            stored = self.unit_stores * (columns // lanes + partial * SINGLE_CYCLES) + columns * far
+            written = self.unit_stores * (vectors + partial) + len(self.far_stores) * columns
+            for row_count, height in ((upper, block.height), (lower > 0, lower)):
+                if row_count:
+                    count = column_count * row_count
+                    of_rows = height * self.scalar_loads / 2 + self.line_cycles
+                    term = 1 + max(LATENCY, vectors * height / 2, loading + of_rows)
+                    cycles += count * (self.depth * term + SUM_CYCLES + height * stored)
+                    statements += vectors + partial + height * (1 + 2 * vectors + written)
+        cycles *= self.outputs / (self.extent * rows)
+        if self.packs:
+            is_unit = self.loads[0].is_unit(self.axis)
+            copying = (1 + self._vector_cycles(lanes, self.elements)) / lanes
+            cycles += self.copied * (copying if is_unit else SINGLE_CYCLES)
+            statements += 2 * (block.vectors if is_unit else width)
+        return cycles * self.cycle_ns + statements * self.statement_ns
+
+    def _vector_cycles(self, lanes: int, elements: int) -> float:
+        """Return the cycles to load a vector from this many elements of the operand."""
+        itemsize = self.loads[0].itemsize
+        return self._cycles_of_bytes(lanes * itemsize, elements * itemsize)
+
+    def _cycles_of_bytes(self, count: int, memory: int) -> float:
+        """Return the cycles to load this many bytes from a memory of a size."""
+        return count / (self.plan.capabilities.machine.bytes_per_ns(memory) * self.cycle_ns)
+
+    def _reads(self, load: AxisAccess) -> int:
+        """Return the number of different positions of a load in the sums."""
+        return self.depth * number_of(_extent(self.plan, target) for target in load.moves)
+
+    def _elements(self, load: AxisAccess) -> int:
+        """Return the number of elements that a load reads, at most those of its buffer."""
+        memory = load.node.src[0].dtype
+        reads = self._reads(load)
+        return min(reads, memory.size) if isinstance(memory, PtrDType) else reads
+
+
+def _heights(extent: int, vectors: int) -> set[int]:
+    """Return the heights to try: one, the most, the largest divisor, and the least equal blocks."""
+    most = min(extent, BLOCK_VECTORS // vectors)
+    divisor = max(height for height in range(1, most + 1) if extent % height == 0)
+    return {1, divisor, most, -(-extent // -(-extent // most))}
 
 
 def _with_transposed_block(plan: Plan, limits: CompileLimits) -> Plan:
@@ -275,103 +440,10 @@ def _with_transposed_block(plan: Plan, limits: CompileLimits) -> Plan:
     for number in plan.of_kind(AxisKind.GLOBAL):
         axis = plan.axes[number]
         if any(access.step(axis) == 1 for access in crossing):
-            return _upcast(plan, axis.target, _block(plan, axis.target, BLOCK_ROWS, limits))
+            extent, most = _extent(plan, axis.target), BLOCK_ROWS[0]
+            pads = extent > most and computing_ns(plan) >= limits.tiny
+            return _upcast(plan, axis.target, most if pads else _divisor(extent, BLOCK_ROWS))
     return plan
-
-
-@dataclass(frozen=True, order=True)
-class _Panel:
-    """A load that is copied, so that `lanes` along the axis of `column` are neighbours.
-
-    is_whole: whether the lanes divide the axis.
-    stores: the number of stores that are contiguous there in any case.
-    uses: the number of loads of each element of the copy.
-    rows: the axes that are no part of it. Better panels compare as greater.
-    """
-
-    lanes: int
-    is_whole: bool
-    stores: int
-    uses: int
-    column: int
-    slot: int
-    rows: tuple[int, ...]
-
-
-def _with_packed_lanes(plan: Plan, natural: int, limits: CompileLimits) -> Plan | None:
-    """Use lanes along an axis of one operand of a product, whatever its stride: pack the operand.
-
-    Return None if no such axis has more lanes than `natural`. So the lanes of convolutions are
-    output channels, and the lanes of products with a transposed matrix are its rows. Source: Zhang,
-    Franchetti and Low, "High performance zero-memory overhead direct convolutions", 2018.
-    """
-    panel = max(_panels(plan, limits), default=None)
-    if panel is None or panel.lanes <= natural:
-        return None
-    number = plan.number_along(panel.column)
-    if number is None:
-        return None
-    heights = {row: _height(plan, panel, row, limits) for row in panel.rows}
-    # Among blocks that are high enough, use the one along the innermost axis: its rows are near.
-    row = max(panel.rows, key=lambda axis: (min(heights[axis], HIGH), axis))
-    plan = _upcast(plan.cut_padded_lanes(number, panel.lanes), row, heights[row])
-    return _pack_panel(plan, panel.rows, panel.slot)
-
-
-def _height(plan: Plan, panel: _Panel, row: int, limits: CompileLimits) -> int:
-    """Return the number of positions of `row` in a block of the lanes of `panel`."""
-    stores = [access for access in accesses(plan) if access.is_store]
-    axes = [plan.axes[number] for number in plan.of_kind(AxisKind.GLOBAL)]
-    block = [axis for axis in axes if axis.target in (panel.column, row)]
-    single = sum(not any(map(store.is_unit, block)) for store in stores)
-    fitting = [height for height in BLOCK_HEIGHTS if panel.lanes * height * single <= SINGLE_STORES]
-    return _block(plan, row, fitting, limits)
-
-
-def _block(plan: Plan, target: int, amounts: Sequence[int], limits: CompileLimits) -> int:
-    """Return the first of `amounts` that divides an output axis, 1 if none does.
-
-    Where padding pays, the first of them instead if the others are less than half of it.
-    """
-    number, extent = plan.number_along(target), _extent(plan, target)
-    divisor = _divisor(extent, amounts)
-    if number is None or 2 * divisor > amounts[0]:
-        return divisor
-    fitting = [amount for amount in amounts if amount < extent]
-    return fitting[0] if fitting and _pads(plan, limits) else divisor
-
-
-def _panels(plan: Plan, limits: CompileLimits) -> Iterator[_Panel]:
-    """Yield the operands of the only sum of the kernel that may be packed, with their lanes."""
-    reduces = list(reduce_axes(plan))
-    loads = _summed_loads(plan)
-    if len(reduces) != 1 or len(loads) < 2:
-        return
-    depth = number_of(axis.extent for axis in reduces[0][1])
-    for number in plan.of_kind(AxisKind.GLOBAL):
-        axis = plan.axes[number]
-        moving = [load for load in loads if axis.target in load.moves]
-        if len(moving) != 1:
-            continue
-        (load,) = moving
-        lanes = _packed_lanes(plan, axis, depth, load.itemsize, limits)
-        stores = sum(access.is_store and access.is_unit(axis) for access in accesses(plan))
-        rows = _rows_of(plan, load, loads)
-        uses = number_of(_extent(plan, row) for row in rows)
-        if rows and uses >= PACK_USES and lanes:
-            is_whole = axis.is_divisible(lanes)
-            yield _Panel(lanes, is_whole, stores, uses, axis.target, load.slot, rows)
-
-
-def _packed_lanes(plan: Plan, axis: Axis, depth: int, itemsize: int, limits: CompileLimits) -> int:
-    """Return the most lanes along an axis whose copy fits in half the scratch memory; 0 for none.
-
-    depth: the number of terms that the copy has for each lane.
-    """
-    most = plan.capabilities.shared_bytes // (2 * depth * itemsize)
-    choice = _padded_lanes if depth >= PADDED_DEPTH else _lanes
-    lanes = choice(plan, axis, accesses(plan), limits)
-    return min(lanes, 1 << most.bit_length() - 1) if most else 0
 
 
 def _pack_panel(plan: Plan, rows: Collection[int], slot: int) -> Plan | None:

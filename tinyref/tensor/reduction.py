@@ -54,8 +54,8 @@ T = TypeVar("T", bound="Reduction")
 
 # The limit of elements of a block: a kernel has an operation for each.
 BLOCK = 16
-# Up to this number of steps, the length of the axis for each element, all prefixes are reduced: the
-# kernel takes less time than more launches, or than building the graph of a scan step by step.
+# Up to this number of steps, the length of the axis for each element, all prefixes are reduced.
+# This takes less time than more launches, or than the longer graph of a scan step by step.
 FEW_STEPS = 1 << 14
 # The same limits if an operation is costly.
 COSTLY_BLOCK = 8

@@ -96,6 +96,11 @@ class Dependence:
             mask |= self.masks[node]
         return mask
 
+    def lanes_of(self, node: UOp) -> int:
+        """Return the number of values of a node: one for each position of its lane ranges."""
+        bits = self.bits.items()
+        return math.prod(self.extents[term] for term, bit in bits if self.masks[node] & bit)
+
 
 class Numbering:
     """The numbers of copies. `widths` has the lanes of the ranges that become vectors."""
@@ -239,8 +244,8 @@ def shift(base: UOp, distance: int) -> UOp:
     return build.add(base, distance)
 
 
-# A node in a reduce counts as often as its loops run, and at least as four nodes outside.
-_LEAST_IN_REDUCE = 4
+# A guess at the iterations of a loop of symbolic extent.
+_USUAL_ITERATIONS = 4
 _REDUCED = (AxisKind.REDUCE, AxisKind.UNROLL)
 # From this work for each access, vectors pay without neighbours in memory.
 _MUCH_WORK = 32
@@ -269,7 +274,7 @@ def choose_widths(
     joins_neighbours: whether the compiler of the device makes one access of neighbours that are
     accessed one by one, as those of processors do.
     """
-    weights = _weights(order)
+    weights = _weights(order, dependence)
     fixed = 0
     for node in order:
         if node.dtype.lanes > 1:
@@ -300,21 +305,26 @@ def _is_reduced(lane_range: UOp) -> bool:
     return isinstance(lane_range.arg, RangeArg) and lane_range.arg.kind in _REDUCED
 
 
-def _weights(order: Sequence[UOp]) -> dict[UOp, int]:
-    """Return the weight of each access and each operation on values: more if it is in a reduce."""
-    loops = [node for node in order if isinstance(node.arg, RangeArg) and not is_lane_range(node)]
-    extents = [node.src[0].arg for node in loops if _is_reduced(node)]
-    iterations = math.prod(int(arg.value) for arg in extents if isinstance(arg, ConstArg))
-    in_reduces = max(_LEAST_IN_REDUCE, iterations)
-    in_reduce: set[UOp] = set()
+def _weights(order: Sequence[UOp], dependence: Dependence) -> dict[UOp, int]:
+    """Return how often each access and each operation on values happens, in the loops it needs."""
+    loops_of: dict[UOp, frozenset[UOp]] = {}
     weights = {}
     for node in order:
-        if _is_reduced(node) or (node.op is not Ops.REDUCE and not in_reduce.isdisjoint(node.src)):
-            in_reduce.add(node)
+        loops: frozenset[UOp] = frozenset().union(*(loops_of[source] for source in node.src))
+        if node.op is Ops.REDUCE:
+            loops = loops.difference(node.src)
+        elif node.op is Ops.RANGE and not is_lane_range(node):
+            loops = frozenset((node,))
+        loops_of[node] = loops
         is_access = node.op in (Ops.LOAD, Ops.STORE)
         if is_access or (node.op in ALU and not is_index_arithmetic(node)):
-            weights[node] = in_reduces if node in in_reduce else 1
+            weights[node] = dependence.lanes_of(node) * math.prod(map(_iterations, loops))
     return weights
+
+
+def _iterations(loop: UOp) -> int:
+    """Return the number of iterations of a loop, or a guess if it is symbolic."""
+    return constant_of(loop.src[0]) or _USUAL_ITERATIONS
 
 
 def _best_width(
