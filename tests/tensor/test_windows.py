@@ -26,9 +26,8 @@ def test_the_gradient_of_a_convolution_stores_no_products_of_windows() -> None:
     slope = Tensor(whole_numbers(2, 4, 6, 6, seed=2)).realize()
     x.conv2d(w).backward(slope)
     planned = x.grad.schedule()
-    # The slope with two zeros on each side, not 9 products for each of its 36 places.
-    sizes = [life.nbytes for life in temporaries(planned.items, planned.results).values()]
-    assert sizes == [2 * 4 * 10 * 10 * 4]
+    # One kernel reads the slope, without 9 products for each of its 36 places.
+    assert not temporaries(planned.items, planned.results)
 
 
 def test_gradients_of_convolutions_of_any_size_multiply_no_zeros() -> None:
@@ -210,12 +209,6 @@ def test_ends_of_kernels_that_meet_only_padding(
     slopes = torch.autograd.grad(expected, theirs, torch.tensor(slope))
     for gradient, other in zip(result.gradient(*ours, gradient=Tensor(slope)), slopes, strict=True):
         assert (gradient.numpy() == other.numpy()).all()
-
-
-def test_an_infinite_weight_that_meets_only_padding_has_no_effect() -> None:
-    weight = Tensor([[[INF, 1.0, 1.0, 1.0, 2.0, 1.0, INF]]])
-    line = Tensor([[[1.0, 2.0, 3.0, 4.0]]])
-    assert line.conv2d(weight, dilation=2, padding=6).tolist() == [[[7.0, 10.0, 4.0, 6.0]]]
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -60,9 +60,6 @@ MAX_GROWTH = 2
 # The gradient of fewer channels, each from more sums, is computed from the gradients of windows:
 # they have more lanes than the channels.
 FEW_CHANNELS = 8
-# The gradient of kernels stores the windows of an image if they are at most this many. Then its
-# lanes are along the kernels: rows of windows are too short for them.
-FEW_POSITIONS = 32
 
 T = TypeVar("T", bound="Windows")
 Rows = tuple[tuple[float, ...], ...]
@@ -350,9 +347,8 @@ class Windows(Contraction, Indexing):
         plan, margins = plan_convolution(
             self, weight, bias, groups, stride, dilation, padding, dtype, "conv2d"
         )
-        kernels, margins = without_idle_ends(self, weight, bias, plan, margins)
         padded = self.pad(((0, 0), (0, 0), *margins))
-        return convolved(padded, kernels, bias, plan, needed=self.shape[2:])
+        return convolved(padded, weight, bias, plan, needed=self.shape[2:])
 
     def conv_transpose2d(
         self,
@@ -586,32 +582,6 @@ def plan_convolution(
     return ConvolutionPlan(number, steps, gaps, *types, name), margins
 
 
-def without_idle_ends(
-    x: T, weight: T, bias: T | None, plan: ConvolutionPlan, margins: Margins
-) -> tuple[T, Margins]:
-    """Cut the ends of the kernels that meet only padding off, with the padding that they need."""
-    bounds = [(0, size) for size in weight.shape]
-    left = list(margins)
-    for axis, (before, after) in enumerate(margins):
-        size, (width,) = x.shape[2 + axis], fixed(weight.shape[2 + axis :][:1], plan.name)
-        step, gap = plan.stride[axis], plan.dilation[axis]
-        if not isinstance(size, int):
-            continue
-        starts = range(-before, size + after - gap * (width - 1), step)
-        met = [
-            number
-            for number in range(width)
-            if any(0 <= start + gap * number < size for start in starts)
-        ]
-        if met:
-            bounds[2 + axis] = (met[0], met[-1] + 1)
-            left[axis] = (before - gap * met[0], after - gap * (width - 1 - met[-1]))
-    if tuple(left) == margins:
-        return weight, margins
-    check_channels(x, weight, bias, plan)
-    return shrink(weight, tuple(bounds)), tuple(left)
-
-
 def check_channels(x: T, weight: T, bias: T | None, plan: ConvolutionPlan) -> None:
     """Raise `UserError` if channels, groups and bias do not fit."""
     have, want = describe_shape(x.shape), describe_shape(weight.shape)
@@ -790,8 +760,6 @@ def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written
     kernel, lengths = weight.shape[2:], x.shape[2:]
     outputs, share = fixed(weight.shape[:2], plan.name)
     windows = windows_of(data, fixed(kernel, plan.name), plan.stride, plan.dilation)
-    if prod(fixed(lengths, plan.name)) <= FEW_POSITIONS and outputs // plan.groups >= FEW_CHANNELS:
-        windows = stored_by_position(windows, len(kernel))
     windows = reshape(windows, (data.shape[0], plan.groups, 1, share, *lengths, *kernel))
     one = (1,) * len(kernel)
     sums = reshape(x, (x.shape[0], plan.groups, outputs // plan.groups, 1, *lengths, *one))
@@ -801,13 +769,6 @@ def gradient_of_kernels(x: T, weight: T, data: T, plan: ConvolutionPlan, written
     if written is not None:
         products = only_written(written, products, fixed(kernel, plan.name), plan)
     return reshape(reduce_axes(products, Ops.ADD, axes, False), weight.shape)
-
-
-def stored_by_position(windows: T, count: int) -> T:
-    """Return the same windows in memory of their own, where channels and kernels are together."""
-    positions, kernels = range(2, 2 + count), range(2 + count, 2 + 2 * count)
-    stored = windows.permute((0, *positions, 1, *kernels)).contiguous()
-    return stored.permute((0, 1 + count, *range(1, 1 + count), *kernels))
 
 
 def outputs_first(x: T, weight: T, groups: int) -> T:
