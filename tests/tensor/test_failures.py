@@ -603,9 +603,13 @@ def test_a_replay_that_breaks_off_has_lost_what_it_assigns_to(kind, number):
 
 def test_a_replay_that_has_not_begun_has_lost_nothing():
     step, w, v = captured_step()
-    old, x = (w.tolist(), v.tolist()), memory([0], DEVICES[0])
+    x = memory([0], DEVICES[0])
+    # Two results are in use, so the next one needs new memory.
+    results = [step(x), step(x)]
+    old = (w.tolist(), v.tolist())
     with FAULTS.at("allocate", 0), pytest.raises(DeviceError, match="allocate"):
         step(x)
+    assert len(results) == 2
     assert (w.tolist(), v.tolist()) == old
     assert step(x).tolist() == [sum(v.tolist())]
     assert (w.tolist(), v.tolist()) != old
