@@ -97,7 +97,7 @@ _LOG_SUM = Scan("logcumsumexp", _running_log_sum)
 CUMSUM = Function(
     "cumsum",
     "Running sums along an axis, in the types of `sum`.",
-    (_SUM.form((4, 7), 1), _SUM.form((3, 5, 2), 0), _SUM.form((2, 300), -1)),
+    (_SUM.form((4, 7), 1), _SUM.form((3, 5, 2), 0), _SUM.form((2, 600), -1)),
     NUMBERS,
     generate=_SUM.draw,
 )
