@@ -383,8 +383,10 @@ def _is_uniform(access: UOp, lane_range: UOp, width: int, dependence: Dependence
     if len(access.src) < 3 or not dependence.masks[access.src[2]] & dependence.bits[lane_range]:
         return True
     gate = access.src[2]
-    lanes = {
-        simplify(substitute(gate, {lane_range: build.const(lane_range.dtype, lane)}))
-        for lane in range(width)
-    }
-    return len(lanes) == 1
+
+    def gate_of(lane: int) -> UOp:
+        return simplify(substitute(gate, {lane_range: build.const(lane_range.dtype, lane)}))
+
+    # Most gates that differ do so at once.
+    first = gate_of(0)
+    return all(gate_of(lane) is first for lane in range(1, width))
