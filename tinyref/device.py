@@ -209,6 +209,10 @@ class DeviceRegistry:
         backend = self._open.get(name)
         return (self.backend_class(name) if backend is None else backend).runs_kernels
 
+    def runs_loops(self, name: str) -> bool:
+        """Return True if kernels are loops on a device. Opens it if it runs kernels."""
+        return self.runs_kernels(name) and not self[name].capabilities.has_grid
+
     def opened(self) -> Iterator[tuple[str, Backend]]:
         """Yield the names and backends of the devices that are open now."""
         yield from self._open.items()

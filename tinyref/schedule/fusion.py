@@ -315,7 +315,7 @@ def paddings_to_materialise(order: Sequence[UOp]) -> set[UOp]:
         if not isinstance(reads, int) or reads < MANY_READS:
             continue
         for padding in map(_padding_of, _factors(node.src[0])):
-            if padding is None or not _runs_loops(padding):
+            if padding is None or not Device.runs_loops(device_of(padding) or Device.default):
                 continue
             size = product(shape_of(padding))
             if isinstance(size, int) and reads >= READS_OF_ELEMENT * size:
@@ -334,15 +334,10 @@ def _padding_of(node: UOp) -> UOp | None:
     """Return the PAD next to the value whose elements `node` moves; None if there is none."""
     padding = None
     while node.op in MOVEMENT or node.op is Ops.CAST:
-        padding = node if node.op is Ops.PAD else padding
+        if node.op is Ops.PAD:
+            padding = node
         node = node.src[0]
     return padding
-
-
-def _runs_loops(node: UOp) -> bool:
-    """Return True if the device of `node` runs kernels as loops."""
-    device = device_of(node) or Device.default
-    return Device.runs_kernels(device) and not Device[device].capabilities.has_grid
 
 
 # --- sites ----------------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ class Ordering:
         self._find_levels(order)
         for number in order:
             task = self.tasks.get(number)
-            if task is None or not task.device or Device[task.device].capabilities.has_grid:
+            if task is None or not task.device or not Device.runs_loops(task.device):
                 continue
             while self._join_one_into(number, join_rows):
                 pass

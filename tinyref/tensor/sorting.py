@@ -69,8 +69,7 @@ def sorted_order(x: T, size: int, count: int) -> T:
     """Return the indices of the first `count` of the sorted keys (..., size), as int32."""
     shape, elements = x.shape[:-1], product(x.shape)
     is_few = not isinstance(elements, int) or size * elements <= COUNTED_STEPS
-    has_grid = Device[first_device(x.device)].capabilities.has_grid
-    is_counted = size <= COUNTED and (is_few or has_grid)
+    is_counted = size <= COUNTED and (is_few or not Device.runs_loops(first_device(x.device)))
     # Counting takes a pass for each element, and a network a pass for each of its steps.
     bits = (size - 1).bit_length()
     passes = size if is_counted else (bits * (bits + 1) // 2 << bits) // size
