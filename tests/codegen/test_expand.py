@@ -28,6 +28,7 @@ from expand_cases import (
 
 from tinyref.algebra.linear import MAX_TERMS
 from tinyref.algebra.simplify import simplify
+from tinyref.capabilities import Capabilities
 from tinyref.codegen.expand import expand
 from tinyref.dtype import DType, dtypes, image
 from tinyref.errors import UserError
@@ -40,6 +41,7 @@ from tinyref.uops.tiles import TILES
 I32 = dtypes.int32
 F32 = dtypes.float32
 LOADS, STORES = Ops.LOAD, Ops.STORE
+HOST = replace(VECTORS, has_grid=False, has_groups=False)
 
 
 def memory(slot: int, size: int, dtype: DType = I32) -> UOp:
@@ -177,19 +179,6 @@ def test_the_columns_of_a_matrix_product_are_its_lanes() -> None:
     assert widths(expanded, LOADS, 1) == [2] * 8
 
 
-@pytest.mark.parametrize(("terms", "widest"), [(1, 4), (64, 16)])
-def test_the_lanes_of_a_long_sum_are_those_of_its_loop(terms: int, widest: int) -> None:
-    """Give rows contiguous stores, and columns longer vectors of loads."""
-    k, u, v = reduced(terms, 0), upcast(4, 1), upcast(16, 2)
-    x = build.load(at(memory(1, 4 * terms, F32), (k, 4), u))
-    y = build.load(at(memory(2, 16 * terms, F32), (k, 16), v))
-    product = build.reduce_over(Ops.ADD, build.mul(x, y), k)
-    root = build.sink(build.store(at(memory(0, 64, F32), (v, 4), u), product))
-    host = replace(VECTORS, has_grid=False, has_groups=False)
-    expanded = expand(root, host)
-    assert max(node.dtype.lanes for node in expanded.toposort() if node.op is Ops.MUL) == widest
-
-
 def test_no_node_depends_on_two_vector_ranges() -> None:
     """Both axes have unit strides, and the product depends on both."""
     u, v = upcast(4, 0), upcast(8, 1)
@@ -201,18 +190,21 @@ def test_no_node_depends_on_two_vector_ranges() -> None:
     assert widths(expanded["fours"], STORES) == [4] * 8
 
 
-@pytest.mark.parametrize(("terms", "lanes"), [(8, 8), (64, 16)])
-def test_the_loads_of_long_sums_count_more_than_the_stores(terms: int, lanes: int) -> None:
-    """8 x 16 outputs of rows that are neighbours in memory, as in convolutions."""
-    k, u, v = reduced(terms, 0), upcast(8, 1), upcast(16, 2)
-    x = build.load(at(memory(1, 8 * terms, F32), (k, 8), u))
+@pytest.mark.parametrize(
+    ("device", "rows", "terms", "lanes"),
+    [(VECTORS, 8, 8, 8), (VECTORS, 8, 64, 16), (HOST, 4, 1, 4), (HOST, 4, 64, 16)],
+)
+def test_the_loads_of_long_sums_count_more_than_the_stores(
+    device: Capabilities, rows: int, terms: int, lanes: int
+) -> None:
+    """Store rows that are neighbours in memory, as in convolutions, and load longer columns."""
+    k, u, v = reduced(terms, 0), upcast(rows, 1), upcast(16, 2)
+    x = build.load(at(memory(1, rows * terms, F32), (k, rows), u))
     y = build.load(at(memory(2, 16 * terms, F32), (k, 16), v))
     result = build.reduce_over(Ops.ADD, build.mul(x, y), k)
-    expanded = expand(
-        simplify(build.sink(build.store(at(memory(0, 128, F32), (v, 8), u), result))), VECTORS
-    )
-    products = {node.dtype.lanes for node in expanded.toposort() if node.op is Ops.MUL}
-    assert lanes in products
+    root = build.sink(build.store(at(memory(0, 16 * rows, F32), (v, rows), u), result))
+    expanded = expand(simplify(root), device)
+    assert max(node.dtype.lanes for node in expanded.toposort() if node.op is Ops.MUL) == lanes
 
 
 def test_a_row_at_a_loaded_position_is_a_vector() -> None:
@@ -375,13 +367,12 @@ def test_nothing_is_loaded_that_the_kernel_does_not_load() -> None:
 
 
 def test_a_host_loads_by_itself_what_it_repeats_in_a_vector() -> None:
-    host = replace(VECTORS, has_grid=False, has_groups=False)
     root = simplify(matmul((2, 16, 4)))
-    assert widths(expand(root, host), LOADS, 1) == [1] * 8
-    assert widths(expand(root, host), LOADS, 2) == [16] * 4
+    assert widths(expand(root, HOST), LOADS, 1) == [1] * 8
+    assert widths(expand(root, HOST), LOADS, 2) == [16] * 4
     assert widths(expand(root, VECTORS), LOADS, 1) == [4, 4]
     # What are lanes of one vector is loaded together all the same.
-    assert widths(expand(simplify(costly_kernel(8, in_shift=2)), host), LOADS) == [2, 2, 4]
+    assert widths(expand(simplify(costly_kernel(8, in_shift=2)), HOST), LOADS) == [2, 2, 4]
 
 
 def test_strided_copies_of_stores_are_put_together() -> None:
