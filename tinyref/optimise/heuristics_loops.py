@@ -333,17 +333,21 @@ class _Operand:
             axes = [axis for axis in self.plan.axes if axis.target == row]
             single = sum(not any(map(store.is_unit, axes)) for store in self.far_stores)
             far = len(self.far_stores) * SINGLE_CYCLES + single * (STORE_CYCLES - SINGLE_CYCLES)
-            for lanes in self._lanes():
-                for vectors in BLOCK_COLUMNS:
-                    if vectors > 1 and (vectors - 1) * lanes >= self.extent:
-                        break
-                    if not self._fits_scratch(lanes * vectors):
-                        break
-                    for height in _heights(rows, vectors):
-                        if self.packs and lanes * vectors * height * single > SINGLE_STORES:
-                            continue
-                        block = _Block(self, lanes, vectors, row, height)
-                        yield self._nanoseconds(block, rows, far), block
+            for lanes, vectors in self._widths():
+                for height in _heights(rows, vectors):
+                    if self.packs and lanes * vectors * height * single > SINGLE_STORES:
+                        continue
+                    block = _Block(self, lanes, vectors, row, height)
+                    yield self._nanoseconds(block, rows, far), block
+
+    def _widths(self) -> Iterator[tuple[int, int]]:
+        """Yield the lanes to try, each with the numbers of vectors that the axis and memory fit."""
+        for lanes in self._lanes():
+            for vectors in BLOCK_COLUMNS:
+                is_wider = (vectors - 1) * lanes >= self.extent
+                if is_wider or not self._fits_scratch(lanes * vectors):
+                    break
+                yield lanes, vectors
 
     def _lanes(self) -> set[int]:
         """Return the lanes to try: the most that fit, the most that divide, and the next more."""
@@ -370,14 +374,10 @@ class _Operand:
         far: the cycles to store one element where vectors are not contiguous.
         """
         lanes, width = block.lanes, block.lanes * block.vectors
-        full, rest = divmod(self.extent, width)
-        upper, lower = divmod(rows, block.height)
         panel = self.depth * width if self.packs else self.elements
         of_vector = self._vector_cycles(lanes, panel)
         cycles, statements = 0.0, 0.0
-        for column_count, columns in ((full, width), (rest > 0, rest)):
-            if not column_count:
-                continue
+        for column_count, columns in _parts(self.extent, width):
             vectors = -(-columns // lanes)
             partial = columns % lanes
             loading = vectors * of_vector + self.gathered * columns * SINGLE_CYCLES
@@ -386,13 +386,12 @@ class _Operand:
                 loading += columns * (LANE_CYCLES if vectors == 1 else SINGLE_CYCLES)
             stored = self.unit_stores * (columns // lanes + partial * SINGLE_CYCLES) + columns * far
             written = self.unit_stores * (vectors + partial) + len(self.far_stores) * columns
-            for row_count, height in ((upper, block.height), (lower > 0, lower)):
-                if row_count:
-                    count = column_count * row_count
-                    of_rows = height * self.scalar_loads / 2 + self.line_cycles
-                    term = 1 + max(LATENCY, vectors * height / 2, loading + of_rows)
-                    cycles += count * (self.depth * term + SUM_CYCLES + height * stored)
-                    statements += vectors + partial + height * (1 + 2 * vectors + written)
+            for row_count, height in _parts(rows, block.height):
+                of_rows = height * self.scalar_loads / 2 + self.line_cycles
+                term = 1 + max(LATENCY, vectors * height / 2, loading + of_rows)
+                of_block = self.depth * term + SUM_CYCLES + height * stored
+                cycles += column_count * row_count * of_block
+                statements += vectors + partial + height * (1 + 2 * vectors + written)
         cycles *= self.outputs / (self.extent * rows)
         if self.packs:
             is_unit = self.loads[0].is_unit(self.axis)
@@ -415,10 +414,16 @@ class _Operand:
         return self.depth * number_of(_extent(self.plan, target) for target in load.moves)
 
     def _elements(self, load: AxisAccess) -> int:
-        """Return the number of elements that a load reads, at most those of its buffer."""
+        """Return the number of elements that a load reads, at most the size of its buffer."""
         memory = load.node.src[0].dtype
         reads = self._reads(load)
         return min(reads, memory.size) if isinstance(memory, PtrDType) else reads
+
+
+def _parts(extent: int, size: int) -> list[tuple[int, int]]:
+    """Return the number of whole parts of an axis with their size, then 1 with the rest, if any."""
+    parts = [(extent // size, size), (1, extent % size)]
+    return [(count, part) for count, part in parts if count and part]
 
 
 def _heights(extent: int, vectors: int) -> set[int]:

@@ -539,9 +539,9 @@ def scan_axis(x: T, axis: int, scan: Scan[T]) -> T:
     length = fixed((x.shape[axis],), "scan")[0]
     if length <= scan.block or scan.has_few_steps(x, axis):
         return scan_block(x, axis, scan)
+    balanced = -(-length // -(-length // scan.block))
     sizes = range(scan.block // 2, scan.block + 1)
-    count = -(-length // scan.block)
-    size = max((size for size in sizes if length % size == 0), default=-(-length // count))
+    size = max((size for size in sizes if length % size == 0), default=balanced)
     count = -(-length // size)
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     whole = pad_with(x, margins_of(x, axis, 0, count * size - length), scan.identity)

@@ -42,7 +42,7 @@ class Taps:
         rows = np.arange(len(read)) - np.searchsorted(read, read)
         shape = (int(rows.max(initial=0)) + 1, self.size)
         indices = np.full(shape, -1)
-        indices[rows, read] = order % new if new else order
+        indices[rows, read] = order % new
         weights = None
         if self.weights is not None:
             weights = np.zeros(shape, self.weights.dtype)

@@ -109,6 +109,7 @@ def fill(template: object, tensors: Sequence[object]) -> object:
     """Return `template` with each placeholder replaced by its tensor."""
     if isinstance(template, Placeholder):
         return tensors[template.number]
+    # Each replay comes here, and `rebuilt` also makes a path for each item.
     if isinstance(template, list | tuple) and type(template) in (list, tuple):
         items = [fill(item, tensors) for item in template]
         return items if type(template) is list else tuple(items)
