@@ -260,6 +260,7 @@ FAULTS = (
         name="SaturatedSums",
         sentence="Stops at the largest and the least integer where a sum should wrap.",
         clause="int.wrap",
+        query="memory.open,memory.launch.uint8,isa.binary.add.int*,kernel.program.lanes",
         ops={Ops.ADD: _saturate},
     ),
     _faulty(
