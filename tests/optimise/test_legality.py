@@ -128,6 +128,15 @@ LINES = (
         before="THREAD(0, 2)",
         device=HOST,
     ),
+    Line(Condition.LOOPS, "scattered_sum", "SCATTER(0, 0)", "launch indices", other=HOST),
+    Line(
+        Condition.ONE_OUTPUT,
+        "row_sum",
+        "SCATTER(0, 0)",
+        "several positions",
+        device=HOST,
+        other="scattered_max",
+    ),
     Line(Condition.SCRATCH, "matmul", "PACK(1, 1)", "no scratch memory", other=HOST),
     Line(
         Condition.TILES,

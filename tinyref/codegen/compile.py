@@ -75,7 +75,7 @@ def compile_kernel(
     pipeline = _Pipeline(name, ast)
     pipeline.stage("ast", ast, Dialect.AST)
     plan = plan_for(ast, capabilities, opts)
-    pipeline.stage("normal", plan.form.ast)
+    pipeline.stage("normal", plan.normal_ast)
     root = pipeline.stage("lower", lower(plan))
     root = pipeline.stage("simplify", simplify(root))
     root = pipeline.stage("expand", expand(root, capabilities))

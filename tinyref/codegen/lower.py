@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from tinyref.algebra.bounds import bounds
 from tinyref.algebra.semantics import reduce_identity
-from tinyref.algebra.shapes import positions_of, reduced_axes
+from tinyref.algebra.shapes import kernel_shape, positions_of, reduced_axes
 from tinyref.algebra.simplify import simplify
 from tinyref.codegen.peel import peeled
 from tinyref.dtype import AddressSpace, DType, dtypes, pointer
@@ -26,6 +26,7 @@ from tinyref.optimise.plan import (
     LANE_KINDS,
     Axis,
     Plan,
+    Scatter,
     TileUse,
     axes_of,
     changes,
@@ -181,9 +182,40 @@ class Lowering:
         gate = simplify(build.both(gate, valid))
         if _is_const(gate, False):
             return None
-        return build.store(
-            address, self.done[store.src[1]], None if _is_const(gate, True) else gate
-        )
+        used_gate = None if _is_const(gate, True) else gate
+        value = self.done[store.src[1]]
+        if self.plan.scatter is not None:
+            address, value = self._added(self.plan.scatter, address, value, used_gate)
+        return build.store(address, value, used_gate)
+
+    def _added(
+        self, scatter: Scatter, address: UOp, term: UOp, gate: UOp | None
+    ) -> tuple[UOp, UOp]:
+        """Return the address of an output after all were filled, and its value with one more term.
+
+        The value is loaded in each iteration of the loops over the terms, as the address changes.
+        """
+        identity = build.const(term.dtype, reduce_identity(scatter.op, term.dtype))
+        memory, position = address.src
+        address = build.index(self._filled(scatter, memory, identity), position)
+        return address, UOp(scatter.op, term.dtype, (build.load(address, gate), term))
+
+    def _filled(self, scatter: Scatter, memory: UOp, identity: UOp) -> UOp:
+        """Return the memory of the outputs of a scatter after they are set to `identity`."""
+        position = self.range(kernel_shape(scatter.view)[scatter.target], AxisKind.LOOP)
+        loops = [position]
+        filling = {axis: c for axis, c in self.counters.items() if axis.kind is AxisKind.THREAD}
+        for axis in self.plan.axes:
+            if axis.kind is AxisKind.UPCAST:
+                filling[axis] = self.range(axis.extent, AxisKind.UPCAST)
+            elif axis.kind is AxisKind.GLOBAL:
+                filling[axis] = self.range(axis.extent, AxisKind.LOOP)
+                loops.append(filling[axis])
+        positions = list(self.positions_of(filling))
+        positions[scatter.target] = position
+        address, valid = self._address(scatter.view, tuple(positions), self.done)
+        fill = build.store(address, identity, None if _is_const(valid, True) else valid)
+        return build.after(memory, fill, *loops)
 
     # Memory
 
@@ -333,6 +365,8 @@ class Lowering:
         shared = [axis for axis in axes if axis.kind is AxisKind.GROUP_REDUCE]
         ranges = [self.counters[axis] for axis in axes if axis not in shared]
         value = self.term_of(arg, value, self.positions)
+        if self.plan.scatter is not None:
+            return value
         if ranges:
             value = build.reduce_over(arg.op, value, *ranges)
         return self._reduce_in_group(node, arg, value, shared) if shared else value

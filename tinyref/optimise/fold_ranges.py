@@ -66,8 +66,8 @@ def _fold_reduce(reduce: UOp, arg: ReduceArg) -> UOp:
         position = one_hot.position()
         for other in one_hots:
             # The position does not change along the axis, so any position of the axis will do.
-            position = _at_position(position, other, build.const(dtypes.int32, 0))
-        value = _at_position(value, one_hot, position)
+            position = at_position(position, other, build.const(dtypes.int32, 0))
+        value = at_position(value, one_hot, position)
         guards.append(_guard(len(sizes), sizes[one_hot.axis], position))
     folded = {one_hot.axis for one_hot in one_hots}
     rest = tuple(axis for axis in arg.axes if axis not in folded)
@@ -167,7 +167,7 @@ def _where(guard: UOp, value: UOp, identity: UOp) -> UOp:
     return UOp(Ops.WHERE, value.dtype, (guard, value, identity))
 
 
-def _at_position(root: UOp, one_hot: OneHot, position: UOp) -> UOp:
+def at_position(root: UOp, one_hot: OneHot, position: UOp) -> UOp:
     """Return `root` at the selected position of the axis, which becomes an axis of size 1."""
     axis = one_hot.axis
     # An inner REDUCE over the same axis has its own counter.
@@ -176,7 +176,7 @@ def _at_position(root: UOp, one_hot: OneHot, position: UOp) -> UOp:
 
     def change(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if isinstance(node.arg, ViewArg):
-            return _place_axis(node, tracker_of(node), src, axis, position)
+            return place_axis(node, tracker_of(node), src, axis, position)
         return _decide_condition(node.with_sources(src))
 
     return rebuild(root, change, done)
@@ -197,7 +197,7 @@ def _decide_condition(node: UOp) -> UOp:
     return node
 
 
-def _place_axis(
+def place_axis(
     node: UOp, tracker: ShapeTracker, src: tuple[UOp, ...], axis: int, position: UOp
 ) -> UOp:
     """Let an axis of a VIEW, VALID or IOTA take `position`; this axis becomes the last one."""

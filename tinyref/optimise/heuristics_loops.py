@@ -86,6 +86,7 @@ NO_LIMITS = CompileLimits(0, 0)
 
 def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
     """Return `plan` with lanes, a register block, unrolled loops and threads, if they pay."""
+    plan = _with_scatter(plan)
     plan = _with_chosen_lanes(plan)
     blocked = _with_block(plan, limits)
     plan = _with_transposed_block(blocked or _with_lanes(plan, limits), limits)
@@ -94,6 +95,18 @@ def optimised_for_loops(plan: Plan, limits: CompileLimits) -> Plan:
     plan = _with_reused_values(plan)
     plan = _with_short_loops(plan)
     return _with_threads(plan)
+
+
+def _with_scatter(plan: Plan) -> Plan:
+    """Send each term of a reduce to its output, if this is faster than comparing all pairs.
+
+    Without an axis for vectors the terms go one by one, while comparisons always have vectors.
+    """
+    scatter = plan.legal(Opt(OptOp.SCATTER))
+    if scatter is None:
+        return plan
+    lanes = MACHINE_LANES if _natural_axis(scatter) is None else 1
+    return scatter if lanes * operations_of(scatter) < operations_of(plan) else plan
 
 
 # --- lanes ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tinyref.optimise.legality import limit_problem, work_problem
 from tinyref.optimise.normal_form import reused_values
 from tinyref.optimise.opt import REUSED, Condition, KernelOptError, Opt, OptOp
 from tinyref.optimise.plan import ITEM_KINDS, Axis, Plan
+from tinyref.optimise.scatter import with_scatter
 from tinyref.optimise.tile import tile_number_problem, with_tile
 from tinyref.uops.build import slot_of
 from tinyref.uops.node import UOp
@@ -93,17 +94,19 @@ def _shared_memory(plan: Plan, opt: Opt) -> str | None:
 
 
 def _threads(plan: Plan, opt: Opt) -> str | None:
-    if plan.capabilities.has_grid:
-        return "the device has launch indices of its own"
     if plan.of_kind(AxisKind.THREAD):
         return "the kernel is shared among threads already"
-    return None
+    return _loops(plan, opt)
 
 
 def _scratch(plan: Plan, opt: Opt) -> str | None:
     if plan.capabilities.has_groups or not plan.capabilities.shared_bytes:
         return "the device has no scratch memory of a single work-item"
     return None
+
+
+def _loops(plan: Plan, opt: Opt) -> str | None:
+    return "the device has launch indices of its own" if plan.capabilities.has_grid else None
 
 
 def _tiles(plan: Plan, opt: Opt) -> str | None:
@@ -115,7 +118,7 @@ def _tiles(plan: Plan, opt: Opt) -> str | None:
 
 
 def _first(plan: Plan, opt: Opt) -> str | None:
-    return "a matrix tile comes before all other optimisations" if plan.opts else None
+    return f"{opt.op.value} comes before all other optimisations" if plan.opts else None
 
 
 def _no_items(plan: Plan, opt: Opt) -> str | None:
@@ -168,6 +171,11 @@ def _not_in_place(plan: Plan, opt: Opt) -> str | None:
             "the kernel reads a buffer that it writes: one work-item may write before others read"
         )
     return None
+
+
+def _one_output(plan: Plan, opt: Opt) -> str | None:
+    scattered = with_scatter(plan)
+    return scattered if isinstance(scattered, str) else None
 
 
 # --- conditions of the argument -------------------------------------------------------------------
@@ -319,6 +327,7 @@ CHECKS: dict[Condition, Check] = {
     Condition.SHARED_MEMORY: _shared_memory,
     Condition.THREADS: _threads,
     Condition.SCRATCH: _scratch,
+    Condition.LOOPS: _loops,
     Condition.TILES: _tiles,
     Condition.FIRST: _first,
     Condition.NO_ITEMS: _no_items,
@@ -346,6 +355,7 @@ CHECKS: dict[Condition, Check] = {
     Condition.TILE_NUMBERS: tile_number_problem,
     # `with_tile` chooses a tile that fits, and splits the axes.
     Condition.TILE_FITS: lambda plan, opt: None,
+    Condition.ONE_OUTPUT: _one_output,
 }
 
 
@@ -393,4 +403,5 @@ MOVES: dict[OptOp, Move] = {
     OptOp.PADTO: _padded,
     OptOp.THREAD: lambda plan, opt: _split(plan, opt, AxisKind.THREAD, from_outside=True),
     OptOp.PACK: _pack,
+    OptOp.SCATTER: lambda plan, opt: with_scatter(plan),
 }

@@ -8,7 +8,7 @@ replaces i by k.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tinyref.algebra import semantics
@@ -73,7 +73,20 @@ def one_hot_axes(reduce: UOp) -> tuple[int, ...]:
     if not isinstance(reduce.arg, ReduceArg):
         return ()
     tracker = ShapeTracker.from_shape(shape_of(reduce.src[0]))
-    return tuple(one_hot.axis for one_hot in _find_one_hots(reduce, reduce.arg, tracker))
+    return tuple(one_hot.axis for one_hot in _find_one_hots(reduce, reduce.arg.axes, tracker))
+
+
+@node_fact
+def scatter_axis(reduce: UOp) -> OneHot | None:
+    """Return the axis of the result on which each term of a REDUCE has a single position.
+
+    The REDUCE is in a tensor graph. None if there is no such axis.
+    """
+    if not isinstance(reduce.arg, ReduceArg):
+        return None
+    tracker = ShapeTracker.from_shape(shape_of(reduce.src[0]))
+    outputs = [axis for axis in range(len(tracker.shape)) if axis not in reduce.arg.axes]
+    return next(iter(_find_one_hots(reduce, outputs, tracker)), None)
 
 
 def is_one_hot_reduce(reduce: UOp) -> bool:
@@ -85,26 +98,29 @@ def is_one_hot_reduce(reduce: UOp) -> bool:
     return all(axis in chosen or is_one(shape[axis]) for axis in reduced_axes(reduce))
 
 
-def find_one_hots(reduce: UOp) -> list[OneHot]:
+def find_one_hots(reduce: UOp, axes: Sequence[int] | None = None) -> list[OneHot]:
     """Return one-hot axes of a REDUCE of a kernel AST; no index depends on one of these axes.
 
     An index may depend on another axis: after folding, there may be more.
+
+    axes: those to look at; by default, those that are reduced.
     """
-    return _find_one_hots(reduce, reduce.arg, None) if isinstance(reduce.arg, ReduceArg) else []
+    if not isinstance(reduce.arg, ReduceArg):
+        return []
+    return _find_one_hots(reduce, reduce.arg.axes if axes is None else axes, None)
 
 
-def _find_one_hots(reduce: UOp, arg: ReduceArg, tracker: ShapeTracker | None) -> list[OneHot]:
+def _find_one_hots(reduce: UOp, axes: Sequence[int], tracker: ShapeTracker | None) -> list[OneHot]:
     # Any other value has no condition.
     if reduce.src[0].op not in _SELECTING:
         return []
-    identity = ConstArg(semantics.reduce_identity(arg.op, reduce.dtype))
+    assert isinstance(reduce.arg, ReduceArg), "a REDUCE has its payload"
+    identity = ConstArg(semantics.reduce_identity(reduce.arg.op, reduce.dtype))
     equalities = list(_equalities((reduce.src[0], tracker), identity))
     shape = kernel_shape(reduce.src[0]) if tracker is None else tracker.shape
-    every = [
-        one_hot for axis in arg.axes for one_hot in _one_hots_along(axis, shape[axis], equalities)
-    ]
+    every = [one_hot for axis in axes for one_hot in _one_hots_along(axis, shape[axis], equalities)]
     # An index may depend on another axis only until that axis is folded.
-    fixed = [one for one in every if not any(map(one.depends_on, arg.axes))]
+    fixed = [one for one in every if not any(map(one.depends_on, axes))]
     result: list[OneHot] = []
     for one_hot in (*fixed, *every):
         if _is_independent(one_hot, result):

@@ -32,6 +32,7 @@ class OptOp(Enum):
     PACK = "PACK"
     TC = "TC"
     NOLOCALS = "NOLOCALS"
+    SCATTER = "SCATTER"
 
 
 class Argument(Enum):
@@ -57,6 +58,7 @@ class Condition(Enum):
     SHARED_MEMORY = "a device with shared memory"
     THREADS = "a device of host threads without a grid, and no THREAD yet"
     SCRATCH = "a device with scratch memory of a single work-item"
+    LOOPS = "a device whose kernels are loops"
     TILES = "a device with matrix tiles and groups"
     FIRST = "no other optimisation before it"
     NO_ITEMS = "no work-items yet"
@@ -87,6 +89,10 @@ class Condition(Enum):
     TILE_FITS = (
         "a tile that fits types and axes, holds each element once, and rounds no input if "
         "floats are strict"
+    )
+    ONE_OUTPUT = (
+        "a kernel that stores one reduce, each term of which goes to one output: an index loaded "
+        "for each term is its position on an axis"
     )
     # A condition of the result, for every optimisation.
     LIMITS = "lanes, work-items and shared memory within the limits"
@@ -263,6 +269,18 @@ OPTS: dict[OptOp, OptSpec] = {
         takes=Argument.NOTHING,
         axis_conditions=(Condition.GROUPS, Condition.NO_ITEMS),
         feature="groups",
+    ),
+    OptOp.SCATTER: OptSpec(
+        effect="sets all outputs of a reduce to its identity, then loops over the terms, and "
+        "combines each with the output that an index gives",
+        takes=Argument.NOTHING,
+        axis_conditions=(
+            Condition.LOOPS,
+            Condition.FIRST,
+            Condition.NOT_IN_PLACE,
+            Condition.ONE_OUTPUT,
+        ),
+        feature="loops",
     ),
 }
 

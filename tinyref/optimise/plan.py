@@ -29,6 +29,7 @@ from tinyref.views.shape_tracker import tracker_of
 # The order of the axes of a plan, which is the order of the loops from the outside to the inside.
 KIND_ORDER = (
     AxisKind.THREAD,
+    AxisKind.LOOP,
     AxisKind.GLOBAL,
     AxisKind.LOCAL,
     AxisKind.GROUP_REDUCE,
@@ -81,6 +82,25 @@ class TileUse:
 
 
 @dataclass(frozen=True)
+class Scatter:
+    """A kernel that sends each term of a reduce to one output.
+
+    ast: the kernel in normal form, which stores the reduce.
+    op: the operation of the reduce, which combines a term with its output.
+    target: the AST axis of the outputs on which an index gives the position of a term.
+    """
+
+    ast: UOp
+    op: Ops
+    target: int
+
+    @property
+    def view(self) -> UOp:
+        """Return the VIEW of all outputs, which get the identity of the reduce first."""
+        return self.ast.src[0].src[0]
+
+
+@dataclass(frozen=True)
 class Plan:
     """A kernel and its axes, in `KIND_ORDER`.
 
@@ -90,6 +110,7 @@ class Plan:
     `REUSED`.
     copied: the loads of these buffers that read the copy.
     tile: the matrix tile, if there is one.
+    scatter: the outputs of a scatter, whose terms are the iterations of loop axes.
     """
 
     form: NormalForm
@@ -100,6 +121,7 @@ class Plan:
     packed: tuple[int, ...] = ()
     copied: tuple[UOp, ...] = ()
     tile: TileUse | None = None
+    scatter: Scatter | None = None
 
     @classmethod
     def of(cls, ast: UOp, capabilities: Capabilities) -> Plan:
@@ -158,6 +180,11 @@ class Plan:
         return f"{axes} after {opts_text(self.opts)}" if self.opts else axes
 
     # Facts
+
+    @property
+    def normal_ast(self) -> UOp:
+        """Return the kernel in normal form; in a scatter, `form` has its terms instead."""
+        return self.form.ast if self.scatter is None else self.scatter.ast
 
     @functools.cached_property
     def shape(self) -> Shape:
@@ -448,6 +475,7 @@ def reduce_axes(plan: Plan) -> Iterator[tuple[UOp, list[Axis]]]:
 # Parallel kinds are cold, sequential kinds warm, unrolled kinds bright.
 STYLES: dict[AxisKind, str] = {
     AxisKind.THREAD: "magenta",
+    AxisKind.LOOP: "yellow",
     AxisKind.GLOBAL: "blue",
     AxisKind.LOCAL: "cyan",
     AxisKind.GROUP_REDUCE: "green",
