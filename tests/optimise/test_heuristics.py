@@ -244,6 +244,11 @@ def test_long_sums_of_columns_add_several_vectors_at_once() -> None:
     assert axes(columns(4096), CPU_LIKE) == "reduce 4096, upcast 16, upcast 4"
 
 
+def test_elements_that_are_read_backwards_have_lanes() -> None:
+    backwards = kernel_of(load(1, f32, shaped(512, 512).flip((0, 1))), 512, 512)
+    assert opts_text(plan_for(backwards, CPU_LIKE).opts).startswith("UPCAST(0, 16)")
+
+
 def test_a_small_kernel_gathers_no_lanes() -> None:
     # Lanes without neighbours are loaded one by one, which costs more to compile than it saves.
 

@@ -148,7 +148,8 @@ def _worth(axis: Axis, accessed: Sequence[AxisAccess]) -> int:
     for access in accessed:
         step = access.step(axis)
         weight = 1 if access.is_store else LOAD_WEIGHT
-        if step == 1:
+        # A vector that is loaded backwards is reversed in registers.
+        if step == 1 or (step == -1 and not access.is_store):
             total += weight
         elif step != 0:
             total -= weight
