@@ -54,6 +54,7 @@ REDUCES = (
     Program("max - min", 1, "both reduces in one kernel", p.spread_of_values),
     Program("var", 1, "the mean stays in the kernel", lambda: data(8, 16).var(-1)),
     Program("logsumexp", 1, "max and sum in one kernel", lambda: data(8, 16).logsumexp(-1)),
+    Program("gated products", 2, "a block of registers holds one large product", p.gated_products),
     Program("sum of 65537", 2, "split in two, the last part padded", lambda: data(65537).sum()),
     Program(
         "32 dependent sums", 4, "some steps repeat, then one is stored", lambda: p.reduce_chain(32)

@@ -189,6 +189,11 @@ def sums_added() -> Tensor:
     return x.sum(0) + x.sum(1)
 
 
+def gated_products() -> Tensor:
+    x = data(64, 128)
+    return x.matmul(data(128, 128)).silu() * x.matmul(data(128, 128))
+
+
 def sums_of_other_lengths() -> Tensor:
     x = data(4, 9)
     return x.sum(0).sum() + x.sum(1)

@@ -3,7 +3,7 @@
 Elementwise operations fuse, unless they are costly to compute again. A REDUCE fuses with the
 elementwise operations after it. It stops where its result is repeated, is read by several kernels,
 or meets another reduce with different loops. There, or at the last narrow value before, its result
-is stored.
+is stored. On devices that run loops, a large product of matrices also stops at another one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tinyref.device import Device
 from tinyref.lazy.graph import backing
 from tinyref.lazy.shape import device_of, shape_of
 from tinyref.optimise.one_hot import is_one_hot_reduce
-from tinyref.schedule.prepare import peel
+from tinyref.schedule.prepare import is_scatter, peel
 from tinyref.uops.node import UOp, sint, toposort
 from tinyref.uops.ops import ALU, MOVEMENT, WORK_OF_OP, Ops
 from tinyref.uops.payload import BoundsArg
@@ -45,7 +45,13 @@ _ONE_WAY_ON = frozenset({Ops.PERMUTE, Ops.FLIP, Ops.SHRINK, Ops.ASSIGN, Ops.CONT
 
 
 class Fusion:
-    """The decision for one graph: `stored` are the nodes with memory of their own."""
+    """The decision for one graph.
+
+    stored: the nodes with memory of their own.
+    alone: those of them whose kernels must not be joined with others.
+    products: those of them whose kernels compute a large product of matrices; a kernel has at most
+        one, because its blocks of registers fit one.
+    """
 
     def __init__(self, outputs: Iterable[UOp]) -> None:
         self.roots = [peel(output) for output in outputs]
@@ -57,6 +63,8 @@ class Fusion:
                 self.consumers[source].append(node)
         self.stored: set[UOp] = {node for node in self.order if node.op in ALWAYS_STORED}
         self.stored.update(root for root in self.roots if backing(root) is None)
+        self.alone: set[UOp] = set()
+        self.products: set[UOp] = set()
         self._claims: dict[UOp, Axes] = {}
         self._holders: dict[UOp, UOp] = {}
         self.stored |= paddings_to_materialise(self.order)
@@ -73,6 +81,10 @@ class Fusion:
         axes = reduce_axes(node)
         region = _Region(self, node, axes)
         self.stored.add(region.best)
+        if region.is_scatter:
+            self.alone.add(region.best)
+        if region.is_product:
+            self.products.add(region.best)
         for member in region.members_up_to_best():
             self._claims[member] = axes
             self._holders[member] = region.best
@@ -91,11 +103,16 @@ class _Region:
 
     A node on every path from the REDUCE may store the result. `best` is the last such node that is
     stored in any case, or that precedes a cast to a wider type.
+
+    is_scatter: loops compute the REDUCE as a scatter, which computes nothing after it.
+    is_product: loops compute the REDUCE as a large product of matrices.
     """
 
     def __init__(self, fusion: Fusion, start: UOp, axes: Axes) -> None:
         self.fusion = fusion
         self.axes = axes
+        self.is_scatter = is_scatter(start)
+        self.is_product = _is_product(start)
         self.members = [start]
         self.best = start
         self._open: list[tuple[int, UOp]] = []
@@ -125,6 +142,8 @@ class _Region:
                 return
             holder = self.fusion.holder(node) if alone else None
             if holder is not None:
+                if self.is_product and holder in self.fusion.products:
+                    return
                 # From here on the path is shared, and it ends at a stored node.
                 self.best = holder
                 return
@@ -140,6 +159,9 @@ class _Region:
         if not self.fusion.accepts(node, self.axes):
             return False
         if node in self.fusion.stored and not alone:
+            return False
+        if node.op in ALU and self.is_scatter:
+            # Its terms are added to outputs in memory.
             return False
         if node.op in ALU or node.op is Ops.RESHAPE:
             return True
@@ -296,6 +318,33 @@ def _base(expand: UOp) -> UOp:
     while base.op in MOVEMENT:
         base = base.src[0]
     return base
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+# A product has at least this number of terms, and reads each element of both factors this often.
+MANY_TERMS = 1 << 20
+READS_OF_FACTOR = 16
+
+
+def _is_product(node: UOp) -> bool:
+    """Return True if loops compute a REDUCE as a large product, such as a convolution."""
+    terms = product(shape_of(node.src[0]))
+    factors = _factors(node.src[0])
+    if not factors or not isinstance(terms, int) or terms < MANY_TERMS:
+        return False
+    sizes = [product(shape_of(_moved(factor))) for factor in factors]
+    if not all(isinstance(size, int) and terms >= READS_OF_FACTOR * size for size in sizes):
+        return False
+    return Device.runs_loops(device_of(node) or Device.default)
+
+
+def _moved(node: UOp) -> UOp:
+    """Return the value whose elements `node` moves."""
+    while node.op in MOVEMENT or node.op is Ops.CAST:
+        node = node.src[0]
+    return node
 
 
 # --- padding --------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ class KernelDraft:
     outer, inner: the axes T and R of `kernel_ast`.
     names, lines: the user's functions that it computes, and the lines of their calls.
     folded: the number of its axes F.
+    is_alone: it must not be joined with others.
+    has_product: it computes a large product of matrices; no other such kernel is joined with it.
     """
 
     root: UOp
@@ -46,6 +48,8 @@ class KernelDraft:
     names: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     folded: int = 0
+    is_alone: bool = False
+    has_product: bool = False
 
     @property
     def written_buffers(self) -> tuple[UOp, ...]:
@@ -106,7 +110,8 @@ def _joined(
     reads = (read for read in second.reads if read.location.buffer not in results)
     names = tuple(dict.fromkeys((*first.names, *second.names)))
     lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
-    about = (second.outer, inner, names, lines, folded)
+    has_product = first.has_product or second.has_product
+    about = (second.outer, inner, names, lines, folded, False, has_product)
     joined = KernelDraft(root, tuple(joiner.buffers), (*first.reads, *reads), *about)
     return joined if _reduces_in_full(joined) else None
 

@@ -350,6 +350,10 @@ class Ordering:
         one, other = self.tasks[first], self.tasks[second]
         if one.draft is None or other.draft is None:
             return False
+        if one.draft.is_alone or other.draft.is_alone:
+            return False
+        if one.draft.has_product and other.draft.has_product:
+            return False
         joined = join(one.draft, other.draft, dropped)
         limit = Device[other.device].capabilities.buffer_limit
         if joined is None or len(joined.buffers) > limit:

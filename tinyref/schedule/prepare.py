@@ -20,7 +20,7 @@ from tinyref.lazy.buffers import assigned_buffer, shown_buffer
 from tinyref.lazy.folding import fold_reduce, full, uniform_value
 from tinyref.lazy.multi import build_node
 from tinyref.lazy.shape import device_of, keep_name, shape_of
-from tinyref.optimise.one_hot import is_one_hot_reduce, one_hot_axes
+from tinyref.optimise.one_hot import is_one_hot_reduce, one_hot_axes, scatter_axis
 from tinyref.schedule.variables import Variables
 from tinyref.uops.node import UOp, node_fact, rebuild, sint, substitute, toposort
 from tinyref.uops.ops import ALU, MOVEMENT, Ops
@@ -169,6 +169,8 @@ FEW_RESULTS = 256
 MAX_PARTS = 256
 # Fewer parts than this do not pay for a kernel: the axis is padded to give more.
 FEW_PARTS = 32
+# The pairs of terms and results from which a scatter is worth a kernel that does nothing else.
+MANY_PAIRS = 1 << 14
 # Two reduces become one if this multiplies the number of elements to read at most by this factor.
 MAX_GROWTH = 2
 
@@ -188,9 +190,39 @@ def simplify_reduce(node: UOp, *, stacked: bool = False) -> UOp:
         return repeated
     if one_hot_axes(node):
         return _reduce_chosen(node, argument)
+    if is_scatter(node):
+        return _rows_first(node)
     single = _reduce_at_once(node, argument) if stacked else None
     reduced = split_long_reduce(node if single is None else single)
     return graph.reshape(reduced, shape_of(node))
+
+
+# --- scatters -------------------------------------------------------------------------------------
+
+
+def is_scatter(node: UOp) -> bool:
+    """Return True if a device computes a REDUCE as a scatter, as devices with loops do."""
+    pairs = product(shape_of(node.src[0]))
+    is_small = not isinstance(pairs, int) or pairs < MANY_PAIRS
+    if is_small or scatter_axis(node) is None:
+        return False
+    return Device.runs_loops(device_of(node) or Device.default)
+
+
+def _rows_first(node: UOp) -> UOp:
+    """Return a scatter whose outermost axis in memory is the axis that an index chooses.
+
+    So a term adds neighbours to neighbours. A scatter with another index for each element of a row
+    stays as it is.
+    """
+    one_hot = scatter_axis(node)
+    axes = [axis for axis, size in enumerate(shape_of(node)) if size != 1]
+    if one_hot is None or one_hot.axis == axes[0] or any(map(one_hot.depends_on, axes)):
+        return node
+    order = (one_hot.axis, *(axis for axis in range(len(shape_of(node))) if axis != one_hot.axis))
+    rows = graph.permute(node, order)
+    stored = UOp(Ops.CONTIGUOUS, rows.dtype, (rows,))
+    return graph.permute(stored, tuple(map(order.index, range(len(order)))))
 
 
 # --- constants and repeated elements ------------------------------------------------------------

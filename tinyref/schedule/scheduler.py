@@ -275,7 +275,8 @@ class _ScheduleBuilder:
         names = tuple(dict.fromkeys(map(name_of, named)))
         lines = tuple(dict.fromkeys(filter(None, map(line_of, named))))
         axes = (builder.outer, builder.inner)
-        draft = KernelDraft(ast, buffers, reads, *axes, names, lines, builder.folded)
+        kinds = (node in self.fusion.alone, node in self.fusion.products)
+        draft = KernelDraft(ast, buffers, reads, *axes, names, lines, builder.folded, *kinds)
         assigns = (node,) if node.op is Ops.ASSIGN else ()
         # The last one before is enough: it waits for earlier ones.
         before = _target_steps(node)[1] if assigns else None
