@@ -18,6 +18,7 @@ from tinyref.dtype import ConstType, DType, DTypeLike, dtypes, numpy_dtype, sum_
 from tinyref.errors import UserError, UserTypeError
 from tinyref.lazy import graph
 from tinyref.tensor.arguments import (
+    Bounds,
     Shape,
     axis_of,
     broadcast,
@@ -25,6 +26,7 @@ from tinyref.tensor.arguments import (
     fixed,
     integer,
     inverse_order,
+    padding_bounds,
     require_one_of,
     wrong_type,
 )
@@ -71,6 +73,7 @@ from tinyref.tensor.movement import (
     count_to,
     cut_axis,
     cut_beside,
+    cut_negative,
     every_element,
     moved_from_last,
     moved_last,
@@ -83,12 +86,13 @@ from tinyref.tensor.taps import (
     Taps,
     Weights,
     cubic_indices,
+    edge_indices,
     fixed_point,
     linear_indices,
     nearest_indices,
     reads_evenly,
 )
-from tinyref.uops.node import sint
+from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 
 T = TypeVar("T", bound="Indexing")
@@ -147,6 +151,51 @@ class Indexing(Reduction, Creation, Data):
                     f"{describe_shape(have)} on axis {number}: only axis {axis} may be"
                 )
         return checked
+
+    def pad(
+        self,
+        padding: Sequence[sint] | Sequence[tuple[sint, sint] | None],
+        mode: str = "constant",
+        value: float = 0.0,
+    ) -> Self:
+        """Pad with `value` around the elements. Negative amounts cut elements off.
+
+        `padding` has two flat numbers for each axis, starting at the last axis. Or it has one pair
+        (before, after) for each axis, starting at the first axis, with None for no padding. The
+        other modes pad with elements: "reflect" mirrors them at the edge without repeating it,
+        "replicate" repeats the edge, "circular" continues at the other end.
+
+        Examples:
+            >>> Tensor([1, 2]).pad((1, 2)).tolist()
+            [0, 1, 2, 0, 0]
+        """
+        bounds = padding_bounds(padding, self.ndim)
+        if mode != "constant":
+            return self._pad_with_own_elements(bounds, mode)
+        number = weak_number(value)
+        if number is None:
+            raise wrong_type("pad: value", value, "is a number")
+        cut = cut_negative(self, bounds)
+        grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
+        is_default = number == 0 and math.copysign(1, number) > 0
+        return pad_with(cut, grown, False if is_default else number)
+
+    def _pad_with_own_elements(self, bounds: Bounds, mode: str) -> Self:
+        """Pad with elements of this tensor.
+
+        As in torch, negative amounts cut elements off after the padding. For "circular" they cut
+        before it.
+        """
+        require_one_of(mode, ("constant", "reflect", "replicate", "circular"), "pad: mode")
+        is_cut_first = mode == "circular"
+        result = cut_negative(self, bounds) if is_cut_first else self
+        for axis, pair in enumerate(bounds):
+            before, after = (max(amount, 0) for amount in fixed(pair, "pad"))
+            if before or after:
+                size = fixed((result.shape[axis],), "pad")[0]
+                _require_edges(size, before, after, axis, mode)
+                result = resample_axis(result, axis, edge_indices(size, before, after, mode))
+        return result if is_cut_first else cut_negative(result, bounds)
 
     def gather(self, dim: int, index: Self) -> Self:
         """Gather elements along axis `dim` by the indices in `index`.
@@ -846,6 +895,23 @@ def spread_elements(x: T, axis: int, step: int, length: sint) -> T:
     return cut_axis(whole, axis, 0, fixed((length,), "assignment by index")[0])
 
 
+# Padding
+
+
+def _require_edges(size: int, before: int, after: int, axis: int, mode: str) -> None:
+    """Raise `UserError` if an axis has too few elements for this padding with its own elements."""
+    limit = {"reflect": size - 1, "replicate": size and math.inf, "circular": size}[mode]
+    if max(before, after) > limit:
+        raise UserError(
+            f"pad: ({before}, {after}) around {size} elements of axis {axis}: "
+            f"mode {mode} has no more than {max(limit, 0)} on a side"
+        )
+
+
+def _positive(amount: sint) -> sint:
+    return amount if isinstance(amount, UOp) else max(amount, 0)
+
+
 # Gather and scatter
 
 
@@ -877,9 +943,11 @@ def matches_of(x: T, size: int) -> T:
 def last_hits(x: T, count: int, size: int) -> T:
     """Return (..., size): for each element the number of its last index in `x` (..., count).
 
-    An element without an index gets -1.
+    An element without an index gets the lowest number, which is the maximum of no numbers.
     """
-    return reduced_last(matches_of(x, size).where(count_to(x, count), -1), Ops.MAX)
+    numbers = count_to(x, count)
+    lowest = int(numbers.dtype.minimum)
+    return reduced_last(matches_of(x, size).where(numbers, lowest), Ops.MAX)
 
 
 def combine_at(x: T, reduce: Reduce, indices: T, source: T, include_self: bool) -> T:

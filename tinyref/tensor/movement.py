@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
@@ -24,9 +23,7 @@ from tinyref.tensor.arguments import (
     fixed,
     flat,
     integer,
-    padding_bounds,
     permutation,
-    require_one_of,
     resolve_reshape,
     wrong_type,
 )
@@ -47,9 +44,9 @@ from tinyref.tensor.core import (
     reshape,
     shrink,
 )
-from tinyref.tensor.literals import fits_dtype, weak_number
+from tinyref.tensor.literals import fits_dtype
 from tinyref.tensor.views import Step
-from tinyref.uops.node import UOp, sint
+from tinyref.uops.node import sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import CopyArg, FlipArg, PermuteArg, ShardArg
 
@@ -285,49 +282,6 @@ class Movement(TensorCore):
             bounds.append((dimension(begin, "shrink"), dimension(end, "shrink")))
         return shrink(self, tuple(bounds))
 
-    def pad(
-        self,
-        padding: Sequence[sint] | Sequence[tuple[sint, sint] | None],
-        mode: str = "constant",
-        value: float = 0.0,
-    ) -> Self:
-        """Pad with `value` around the elements. Negative amounts cut elements off.
-
-        `padding` has two flat numbers for each axis, starting at the last axis. Or it has one pair
-        (before, after) for each axis, starting at the first axis, with None for no padding. The
-        other modes pad with elements: "reflect" mirrors them at the edge without repeating it,
-        "replicate" repeats the edge, "circular" continues at the other end.
-
-        Examples:
-            >>> Tensor([1, 2]).pad((1, 2)).tolist()
-            [0, 1, 2, 0, 0]
-        """
-        bounds = padding_bounds(padding, self.ndim)
-        if mode != "constant":
-            return self._pad_with_own_elements(bounds, mode)
-        number = weak_number(value)
-        if number is None:
-            raise wrong_type("pad: value", value, "is a number")
-        cut = cut_negative(self, bounds)
-        grown = tuple((_positive(before), _positive(after)) for before, after in bounds)
-        is_default = number == 0 and math.copysign(1, number) > 0
-        return pad_with(cut, grown, False if is_default else number)
-
-    def _pad_with_own_elements(self, bounds: Bounds, mode: str) -> Self:
-        """Pad with elements of this tensor.
-
-        As in torch, negative amounts cut elements off after the padding. For "circular" they cut
-        before it.
-        """
-        require_one_of(mode, ("constant", "reflect", "replicate", "circular"), "pad: mode")
-        is_cut_first = mode == "circular"
-        result = cut_negative(self, bounds) if is_cut_first else self
-        for axis, pair in enumerate(bounds):
-            before, after = (max(amount, 0) for amount in fixed(pair, "pad"))
-            if before or after:
-                result = with_edges(result, axis, before, after, mode)
-        return result if is_cut_first else cut_negative(result, bounds)
-
     def repeat(self, repeats: Any, *args: Any) -> Self:
         """Repeat the whole tensor `repeats[i]` times along axis i. New axes are in front.
 
@@ -514,34 +468,6 @@ def word_of(itemsize: int) -> DType:
 
 def _is_one(size: sint) -> bool:
     return isinstance(size, int) and size == 1
-
-
-def _positive(amount: sint) -> sint:
-    return amount if isinstance(amount, UOp) else max(amount, 0)
-
-
-def with_edges(x: T, axis: int, before: int, after: int, mode: str) -> T:
-    """Put elements of `x` itself before and after an axis."""
-    size = fixed((x.shape[axis],), "pad")[0]
-    limit = {"reflect": size - 1, "replicate": size and math.inf, "circular": size}[mode]
-    if max(before, after) > limit:
-        raise UserError(
-            f"pad: ({before}, {after}) around {size} elements of axis {axis}: "
-            f"mode {mode} has no more than {max(limit, 0)} on a side"
-        )
-    if mode == "replicate":
-        grown = list(x.shape)
-        grown[axis] = before
-        front = expand(cut_axis(x, axis, 0, 1), tuple(grown))
-        grown[axis] = after
-        back = expand(cut_axis(x, axis, size - 1, size), tuple(grown))
-    elif mode == "circular":
-        front, back = cut_axis(x, axis, size - before, size), cut_axis(x, axis, 0, after)
-    else:
-        front = cut_axis(x, axis, 1, before + 1).flip((axis,))
-        back = cut_axis(x, axis, size - after - 1, size - 1).flip((axis,))
-    parts = [part for part, count in ((front, before), (x, 1), (back, after)) if count]
-    return parts[0].cat(*parts[1:], dim=axis)
 
 
 def cut_negative(x: T, bounds: Bounds) -> T:

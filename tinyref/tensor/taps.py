@@ -56,6 +56,21 @@ def reads_evenly(indices: Array, size: int) -> bool:
     return most * size <= SPARSE * (indices.size + size)
 
 
+def edge_indices(size: int, before: int, after: int, mode: str) -> Indices:
+    """Return the indices of an axis with its own elements before and after it: (1, new).
+
+    mode: "reflect", "replicate" or "circular", as for `Tensor.pad`.
+    """
+    positions = np.arange(-before, size + after)
+    if mode == "replicate":
+        positions = positions.clip(0, size - 1)
+    elif mode == "circular":
+        positions = positions % max(size, 1)
+    else:
+        positions = size - 1 - abs(size - 1 - abs(positions))
+    return positions.reshape(1, -1)
+
+
 def nearest_indices(old: int, new: int, is_exact: bool) -> Indices:
     """Return the index of the old element for each new one: (1, new).
 
