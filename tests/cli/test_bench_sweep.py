@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch", reason="torch, the peer of these works, is not installed")
 
 from tinyref.cli.bench import Measured, speed, sweep
-from tinyref.cli.bench.sweep import FAMILIES, NO_BACKWARD, VARIANTS, Draw, Drawn
+from tinyref.cli.bench.sweep import FAMILIES, VARIANTS, Draw, Drawn
 
 # A short work, so that one of each family can be compared with torch.
 FEW_OPERATIONS = 2e5
@@ -36,8 +36,7 @@ def test_no_work_is_larger_than_its_limits_and_a_third_has_gradients() -> None:
 def test_a_work_of_each_family_agrees_with_torch(family: object) -> None:
     peer = speed.peer_of("CPU")
     drawn = _small_work(family)
-    works = [drawn] if family in NO_BACKWARD else [drawn, sweep.with_gradients(drawn)]
-    for one in works:
+    for one in (drawn, sweep.with_gradients(drawn)):
         assert not speed._problem(one.work, VARIANTS[0], "CPU", peer), one.work.name
 
 

@@ -243,6 +243,22 @@ def embedding(draw: Draw) -> Drawn:
     )
 
 
+def scattering(draw: Draw) -> Drawn:
+    """Return a table to which rows are added, at positions that a tensor of indices names."""
+    columns = draw.size(FEATURES)
+    table, count = (draw.size((1000, 4096, 10_000)), columns), draw.size(LENGTHS)
+    return _drawn(
+        "scatter",
+        (table, (count, columns), (count,)),
+        math.prod(table) + count * columns,
+        lambda x, added, rows: x.scatter_reduce(
+            0, rows.unsqueeze(1).expand(added.shape), added, "sum"
+        ),
+        lambda torch, x, added, rows: x.index_add(0, rows.long(), added),
+        has_indices=True,
+    )
+
+
 def pooling(draw: Draw) -> Drawn:
     """Return a maximum or mean over windows."""
     shape = _image(draw)
@@ -361,12 +377,11 @@ FAMILIES: Sequence[Callable[[Draw], Drawn]] = (
     scan,
     order,
     embedding,
+    scattering,
     pooling,
     interpolation,
     attention,
 )
-# These have no gradient, or one that depends on which of several equal elements is chosen.
-NO_BACKWARD = (embedding, order, scan)
 
 
 def draw_works(seed: int, count: int) -> list[Drawn]:
@@ -380,13 +395,11 @@ def _draw_work(draw: Draw) -> Drawn:
         drawn = family(draw)
         if not drawn.is_small:
             continue
-        if family not in NO_BACKWARD and draw.random.random() < BACKWARD_SHARE:
-            return with_gradients(drawn)
-        return drawn
+        return with_gradients(drawn) if draw.random.random() < BACKWARD_SHARE else drawn
 
 
 def with_gradients(drawn: Drawn) -> Drawn:
-    """Return the work that computes the gradients of its inputs.
+    """Return the work that computes the gradients of its inputs, except indices.
 
     The gradient of the result is half the result: a constant one would be folded.
     """
@@ -397,14 +410,16 @@ def with_gradients(drawn: Drawn) -> Drawn:
     def ours(*inputs: Tensor) -> list[Tensor]:
         result = work.ours(*inputs)
         assert isinstance(result, Tensor), "a drawn work has one result"
-        return result.gradient(*inputs, gradient=result.detach() * 0.5)
+        floats = [data for data in inputs if data.dtype.is_float]
+        return result.gradient(*floats, gradient=result.detach() * 0.5)
 
     def torch(module: AnyModule, *inputs: AnyTensor) -> Sequence[AnyTensor]:
         with module.enable_grad():
-            leaves = [data.detach().requires_grad_() for data in inputs]
+            leaves = [data.detach().requires_grad_(data.is_floating_point()) for data in inputs]
             result = work.torch(module, *leaves)
+            floats = [data for data in leaves if data.requires_grad]
             gradients: Sequence[AnyTensor] = module.autograd.grad(
-                result, leaves, result.detach() * 0.5
+                result, floats, result.detach() * 0.5
             )
         return gradients
 
