@@ -57,6 +57,9 @@ class UncachedDevice(DeviceUnderTest):
     def source(self, kernel: Runnable) -> str:
         return ""
 
+    def forms(self, kernel: Runnable) -> tuple[str, ...]:
+        return ()
+
 
 class SimulatedDevice(UncachedDevice):
     """A device of any capabilities, played by the interpreter."""
@@ -76,9 +79,6 @@ class SimulatedDevice(UncachedDevice):
         if isinstance(kernel, Optimised):
             return compile_kernel(kernel.ast, self.declared, opts=kernel.opts)
         return compile_kernel(kernel, self.declared)
-
-    def forms(self, kernel: Runnable) -> tuple[str, ...]:
-        return ()
 
 
 class ReferenceDevice(UncachedDevice):

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from run_rows import failures
 from simulated_device import SimulatedDevice
 
+from tinyref.algebra.semantics import reduce_identity
 from tinyref.capabilities import Capabilities
 from tinyref.codegen import lower, peel
 from tinyref.codegen.expand import copies
@@ -20,6 +22,8 @@ from tinyref.codegen.lower import Lowering
 from tinyref.device import Device
 from tinyref.dtype import dtypes
 from tinyref.optimise.opt import OptOp
+from tinyref.optimise.plan import Scatter
+from tinyref.uops import build
 from tinyref.uops.node import UOp, substitute
 from tinyref.uops.ops import Ops
 from tinyref_spec import catalogue
@@ -80,6 +84,16 @@ def test_what_a_kernel_owes(kernel: str, wanted: Callable[[Array], Array]) -> No
     assert subject.expected[0].tolist() == wanted(x).reshape(-1).astype(np.int32).tolist()
 
 
+def test_the_sums_of_rows_by_number() -> None:
+    subject = subject_of("scattered_sum", dtypes.int32)
+    numbers, terms = (np.asarray(data) for data in subject.inputs[1:])
+    sums = np.zeros((6, 8), np.int32)
+    for number, row in zip(numbers.tolist(), terms.reshape(12, 8), strict=True):
+        if 0 <= number < 6:
+            sums[number] += row
+    assert subject.expected[0].tolist() == sums.reshape(-1).tolist()
+
+
 # --- mutants --------------------------------------------------------------------------------------
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -123,6 +137,23 @@ def drop_the_last_iteration(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(peel, "_joined", lambda parts: healthy(parts[:1]))
 
 
+def keep_the_last_term(patch: pytest.MonkeyPatch) -> None:
+    """Add each term of a scatter to what its output was before the loop over the terms."""
+    healthy = Lowering._added
+
+    def added(self: Lowering, scatter: Scatter, address: UOp, *rest: Any) -> tuple[UOp, UOp]:
+        address, total = healthy(self, scatter, address, *rest)
+        start = build.const(total.dtype, reduce_identity(scatter.op, total.dtype))
+        return address, total.replace(src=(start, total.src[1]))
+
+    patch.setattr(Lowering, "_added", added)
+
+
+def fill_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Add the terms of a scatter to whatever the outputs held."""
+    patch.setattr(Lowering, "_filled", lambda self, scatter, memory, identity: memory)
+
+
 # mutant -> (capabilities, rows that see it, what one of the failures says)
 MUTANTS: dict[Patch, tuple[Capabilities, str, str]] = {
     no_barrier: (GROUPS, "group.row_sum", "race"),
@@ -130,6 +161,8 @@ MUTANTS: dict[Patch, tuple[Capabilities, str, str]] = {
     unroll_adds: (HOST, "unroll", "expected"),
     pad_with_zeros: (HOST, "padto.prime_max", "expected"),
     drop_the_last_iteration: (HOST, "padto.prime_sum", "expected"),
+    keep_the_last_term: (HOST, "scatter", "expected"),
+    fill_nothing: (HOST, "scatter", "expected"),
 }
 
 

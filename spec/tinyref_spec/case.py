@@ -103,9 +103,9 @@ class CaseNeeds:
     features: "kernels" (it runs any). "grid", "groups". "grid:2x3x4" and "group:2x3x4" (at least
     these sizes). "items:N" (work-items of a launch, if there is a grid), "shared:N" (bytes of a
     group), "threads" (of a host, more than one), "scratch" (memory of a work-item, without groups).
-    "vectors:N", "tile:NAME" (one of `TILES`), "tile:own" (one that is not). "native:DTYPE"
-    (computed and stored in that type), "images", "subnormals" (it keeps them), "strict floats" (it
-    neither contracts nor reassociates), "second" (another device of its kind).
+    "loops" (no grid), "vectors:N", "tile:NAME" (one of `TILES`), "tile:own" (one that is not).
+    "native:DTYPE" (computed and stored in that type), "images", "subnormals" (it keeps them),
+    "strict floats" (it neither contracts nor reassociates), "second" (another device of its kind).
     """
 
     dtypes: frozenset[DType] = frozenset()
@@ -142,6 +142,8 @@ def _in_words(feature: str) -> str:
     name, _, size = feature.partition(":")
     if feature == "scratch":
         return "scratch memory of a work-item (shared_bytes above 0, and no has_groups)"
+    if feature == "loops":
+        return "kernels that loop over their elements (no has_grid)"
     return _SIZES[name].format(size) if is_size_of_launch(feature) else feature
 
 
@@ -163,6 +165,7 @@ def _has_feature(feature: str, capabilities: Capabilities) -> bool:
     declared = {
         "kernels": bool(capabilities.ops),
         "grid": capabilities.has_grid,
+        "loops": not capabilities.has_grid,
         "images": capabilities.images,
         "groups": capabilities.has_groups,
         "threads": capabilities.threads > 1,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinyref.dtype import DType, numpy_dtype
+from tinyref.dtype import DType, dtypes, numpy_dtype
 from tinyref.interpret.evaluate import evaluate
 from tinyref.optimise.opt import Opt
 from tinyref.uops import build
@@ -24,6 +24,7 @@ from tinyref_spec.bits import Array
 from tinyref_spec.case import Measurement
 from tinyref_spec.data_kinds import small_and_extreme
 from tinyref_spec.device_under_test import DeviceUnderTest, Optimised, slots_of
+from tinyref_spec.kernel.gathers import along, one_hot_reduce, repeated_load
 from tinyref_spec.kernels import named
 from tinyref_spec.kernels.notation import (
     kernel_of,
@@ -181,6 +182,16 @@ def _repeated_nested(dtype: DType) -> UOp:
     return kernel_of(total(build.mul(load(2, dtype, (4, 6, 1)), inner), 1), 4, 1, 1)
 
 
+def _scattered(op: Ops, dtype: DType) -> CheckedKernel:
+    """Return reduces of the rows with one number; three have none, and two numbers are outside."""
+    shape = (6, 8, 12)
+    numbers = np.array((4, 0, 4, 4, 1, 9, 0, 1, 4, -1, 1, 4), np.int32)
+    rows = shaped(12, 8).permute((1, 0)).reshape((1, 8, 12)).expand(shape)
+    number, term = repeated_load(1, dtypes.int32, (2,), *shape), load(2, dtype, rows)
+    value = one_hot_reduce(along(0, *shape), number, term, (2,), op)
+    return evaluated(kernel_of(value, 6, 8, 1), [numbers])
+
+
 def _largest_multiple(factor: int, dtype: DType) -> CheckedKernel:
     """Return the largest of three in any order, of either sign: GPUs have an instruction for it."""
     numbers = [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (-3, 0, 2)]
@@ -266,6 +277,14 @@ KERNELS: Mapping[str, OptKernel] = {
     "symbolic_row_sums": OptKernel(
         "Sums of n rows: axes n, reduce 8.",
         lambda dtype: named.reduction(_ADD, dtype, (build.variable("n", 1, 16), 8), 1),
+    ),
+    "scattered_sum": OptKernel(
+        "Sums of the rows with one number: axes 6, 8, reduce 12.",
+        functools.partial(_scattered, _ADD),
+    ),
+    "scattered_max": OptKernel(
+        "Maxima of the rows with one number: axes 6, 8, reduce 12.",
+        functools.partial(_scattered, Ops.MAX),
     ),
     "negated_max": OptKernel(
         "Maxima of -x: axes 7, reduce 3.", functools.partial(_largest_multiple, -1)

@@ -182,6 +182,19 @@ ROWS: tuple[OptRow, ...] = (
         "PACK(1, -1) PADTO(3, 3) PADTO(1, 16) UPCAST(1, 4)",
         dtype=F32,
     ),
+    # Each term is added to an output at an address that was loaded: no load of an output may move
+    # before the store of an earlier term.
+    *(
+        OptRow(f"scatter.{form}", kernel, (f"SCATTER(0, 0){more}",), dtype, (I32,))
+        for form, kernel, more, dtype in (
+            ("sum", "scattered_sum", "", F32),
+            ("lanes", "scattered_sum", " UPCAST(1, 4)", F32),
+            ("float16", "scattered_sum", " UPCAST(1, 2)", F16),
+            ("int8_wraps", "scattered_sum", " UPCAST(1, 0)", I8),
+            ("maximum", "scattered_max", " PADTO(1, 3)", I32),
+            ("threads", "scattered_sum", " THREAD(1, 2) UPCAST(2, 4)", F32),
+        )
+    ),
     _row("together.block", "matmul", "UPCAST(1, 4) UPCAST(0, 4) UNROLL(2, 4)", dtype=F32),
     _row(
         "together.pad_then_split",
