@@ -258,7 +258,8 @@ def test_lists_are_legal_and_several(device):
     assert np.mean(lists) > 2.5
     everywhere = {OptOp.UPCAST, OptOp.UNROLL, OptOp.SWAP, OptOp.PADTO}
     grouped = {OptOp.TC, OptOp.LOCAL, OptOp.GROUP, OptOp.GROUPTOP, OptOp.NOLOCALS}
-    expected = everywhere | (grouped if device == "PYTHON" else {OptOp.PACK, OptOp.THREAD})
+    looping = {OptOp.PACK, OptOp.THREAD, OptOp.SCATTER}
+    expected = everywhere | (grouped if device == "PYTHON" else looping)
     assert {op: count for op, count in used.items() if count >= 2}.keys() >= expected
 
 

@@ -24,6 +24,7 @@ _REDUCE_IDENTITY = function("tinyref.codegen.accumulate:reduce_identity")
 _LINEARISE = function(f"{COMPILE}:linearise")
 _GROUPED = after("lower", frozenset({OptOp.GROUP, OptOp.GROUPTOP}))
 _PADDED = after("lower", frozenset({OptOp.PADTO, OptOp.TC}))
+_SCATTERED = after("lower", frozenset({OptOp.SCATTER}))
 _TILED = after("lower", frozenset({OptOp.TC}))
 _LLVM = text_of("tinyref.renderers.llvm:LlvmRenderer")
 # A fault that only shows with optimisations may be blamed on them.
@@ -89,6 +90,13 @@ def second_cut_forgets_stride(right: TryOpt, plan: Plan, opt: Opt) -> object:
 
 
 # --- lowering -------------------------------------------------------------------------------------
+
+
+@fault("outputs of a scatter not filled", _SCATTERED, *_LOWERED, causes=["SCATTER"], device="CPU")
+def scatter_adds_to_old_contents(node: UOp) -> UOp | None:
+    """Add the terms of a scatter to what its outputs held before."""
+    is_filled = node.op is Ops.AFTER and node.src[0].op is Ops.DEFINE_GLOBAL
+    return node.src[0] if is_filled else None
 
 
 @fault("store gated on one group axis", _GROUPED, *_LOWERED, causes=["GROUP"])

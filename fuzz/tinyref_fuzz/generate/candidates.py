@@ -113,7 +113,7 @@ def draw(plan: Plan, tape: Tape, op: OptOp, target: int = -1) -> Opt | None:
     Args:
         target: The axis of the AST that was split before; most draws split it again.
     """
-    if op is OptOp.NOLOCALS:
+    if OPTS[op].takes is Argument.NOTHING:
         return Opt(op)
     if op is OptOp.TC:
         return _tile(plan, tape)

@@ -94,6 +94,25 @@ def choose_by_count(draw: Expressions) -> DrawnValue:
     return draw.reduce(chosen or table, inner, Ops.ADD)
 
 
+def scatter(draw: Expressions) -> DrawnValue:
+    """Reduce over i the terms x[i] whose loaded positions are the output: each goes to one."""
+    kernel = draw.kernel
+    outer = kernel.add_outer(0, 2)
+    (row,) = kernel.add_axes([max(2, kernel.extent())], outer=True)
+    inner = kernel.add_inner(max(1, kernel.extent()))
+    table = draw.load(kernel.shape((*outer, *inner)), kernel.number())
+    if draw.tape.chance(GROWN):
+        table = draw.grow(table)
+    shape = kernel.shape((*outer, row, *inner))
+    moving = inner if draw.tape.below(2) else (*outer, *inner)
+    is_equal = _compare_counter(draw, shape, row, kernel.shape(moving))
+    if is_equal is None:
+        return draw.reduce(table, inner)
+    is_output = DrawnValue(is_equal, shape, 0, 1, 1)
+    chosen = choose(draw, is_output, table, draw.zero(table.dtype))
+    return draw.reduce(chosen or table, inner, Ops.ADD)
+
+
 def _compare_counter(
     draw: Expressions, shape: Shape, axis: int, position_shape: Shape
 ) -> UOp | None:

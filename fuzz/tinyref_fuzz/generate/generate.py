@@ -12,6 +12,7 @@ from tinyref.capabilities import Capabilities
 from tinyref_fuzz.generate.equivalent import equivalents
 from tinyref_fuzz.generate.expressions import Expressions
 from tinyref_fuzz.generate.forms import BUILDERS
+from tinyref_fuzz.generate.gathers import scatter
 from tinyref_fuzz.generate.iterations import is_moderate
 from tinyref_fuzz.generate.kernel import DrawnKernel
 from tinyref_fuzz.generate.mutate import real_kernel
@@ -23,7 +24,7 @@ from tinyref_fuzz.generate.tape import Tape
 from tinyref_spec.kernel_case import Equivalent, KernelCase, Mode
 
 # The forms of kernels.
-FORMS = (*BUILDERS, *SEVERAL, "real")
+FORMS = (*BUILDERS, *SEVERAL, "scatter", "real")
 # Largest number of transformations of an equivalent kernel.
 MAX_STEPS = 4
 # Percentage of equivalent kernels that get an image, on a device with images.
@@ -75,6 +76,9 @@ def draw_kernel(tape: Tape, capabilities: Capabilities, policy: Policy, form: st
     draw = Expressions(kernel)
     if form in SEVERAL:
         ast, contents = OutputDraws(draw).store(SEVERAL[form](draw))
+    elif form == "scatter":
+        # A kernel that stores anything else cannot send its terms to their outputs.
+        ast, contents = OutputDraws(draw).store([scatter(draw)])
     else:
         value = BUILDERS[form](draw)
         for _ in range(tape.below(3)):

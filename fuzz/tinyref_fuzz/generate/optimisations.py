@@ -42,6 +42,9 @@ RECIPES: tuple[tuple[tuple[OptOp, ...], float], ...] = (
     ((OptOp.PADTO, OptOp.UNROLL), 5),
     ((OptOp.PADTO, OptOp.PACK), 12),
     ((OptOp.PACK,), 6),
+    ((OptOp.SCATTER,), 12),
+    ((OptOp.SCATTER, OptOp.UPCAST), 24),
+    ((OptOp.SCATTER, OptOp.THREAD, OptOp.UPCAST), 12),
 )
 # Percentage of lists that are recipes.
 RECIPE_SHARE = 45
