@@ -84,8 +84,8 @@ def test_kill_of_the_main_process_loses_nothing_and_leaves_no_orphan(fake: Any) 
     assert report.certificate["resumed_cases"] == len(measured)
     runs = Counter(fake.ran())
     assert all(runs[name] == 1 for name in measured)
-    # Only the cases in which the kill fell were begun twice, one a worker at most.
-    assert sum(count > 1 for count in runs.values()) <= 2
+    # The kill loses the case that a worker runs, and the one whose result is on its way.
+    assert sum(count > 1 for count in runs.values()) <= 2 * len(workers)
     assert max(runs.values()) <= 2
 
 
