@@ -76,7 +76,8 @@ def test_a_device_that_does_not_open_is_told_for_what_it_is(
     ended: Ended, tmp_path: Path, command: str, member: str, how: str, says: str
 ) -> None:
     code, text = ended(command, member, how)
-    assert says in text
+    # `tinyref devices` breaks long lines.
+    assert says in " ".join(text.split())
     assert code in (1, 2)
     assert "bug in tinyref" not in text
     reports = list(tmp_path.rglob("report.json"))
