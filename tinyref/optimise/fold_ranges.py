@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from tinyref.algebra import semantics
 from tinyref.algebra.rewrite import listeners, takes_step
-from tinyref.algebra.shapes import is_one, kernel_shape, positions_of, reduced_axes
+from tinyref.algebra.shapes import Shape, is_one, kernel_shape, positions_of, reduced_axes
 from tinyref.dtype import ConstType, ImageDType, as_const, dtypes
 from tinyref.optimise.one_hot import Mask, OneHot, find_one_hots, repeats
 from tinyref.uops import build
@@ -75,11 +75,19 @@ def _fold_reduce(reduce: UOp, arg: ReduceArg) -> UOp:
     result = value
     for guard in guards:
         result = _where(guard, result, identity)
-    if kernel_shape(result) != shape:
-        # A condition that is true at every position preserves the shape of the value.
-        everywhere = build.valid(ShapeTracker.from_shape(shape))
-        result = UOp(Ops.WHERE, result.dtype, (everywhere, result, identity))
+    result = in_shape(result, shape, identity)
     return build.reduce(arg.op, result, rest) if rest else build.reduce_single(arg.op, result)
+
+
+def in_shape(value: UOp, shape: Shape, unused: UOp) -> UOp:
+    """Return `value` with the axes of `shape`, which a constant lacks.
+
+    A condition that is true at every position preserves the shape; `unused` is its other value.
+    """
+    if kernel_shape(value) == shape:
+        return value
+    everywhere = build.valid(ShapeTracker.from_shape(shape))
+    return UOp(Ops.WHERE, value.dtype, (everywhere, value, unused))
 
 
 def _shows_image(value: UOp) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tinyref.algebra.shapes import kernel_shape, positions_of
 from tinyref.dtype import as_const, dtypes
-from tinyref.optimise.fold_ranges import at_position, fold_known, place_axis
+from tinyref.optimise.fold_ranges import at_position, fold_known, in_shape, place_axis
 from tinyref.optimise.normal_form import OUTPUT
 from tinyref.optimise.one_hot import find_one_hots
 from tinyref.optimise.plan import Plan, Scatter
@@ -20,7 +20,7 @@ from tinyref.uops import build
 from tinyref.uops.node import UOp, sint
 from tinyref.uops.ops import Ops
 from tinyref.uops.payload import AxisKind, ConstArg, ReduceArg
-from tinyref.views.shape_tracker import ShapeTracker, tracker_of
+from tinyref.views.shape_tracker import tracker_of
 
 
 def with_scatter(plan: Plan) -> Plan | str:
@@ -41,7 +41,10 @@ def with_scatter(plan: Plan) -> Plan | str:
     if not _differs_along(index, reduce.arg.axes):
         return "the position of a term is not computed from one loaded index for each term"
     view = place_axis(store.src[0], tracker_of(store.src[0]), store.src[0].src, axis, index)
-    term = _with_shape(reduce, axis, at_position(reduce.src[0], one_hot, index))
+    sizes = kernel_shape(reduce.src[0])
+    shape = tuple(1 if number == axis else size for number, size in enumerate(sizes))
+    value = at_position(reduce.src[0], one_hot, index)
+    term = in_shape(value, shape, build.const(value.dtype, 0))
     ast = build.sink(build.store(view, reduce.with_sources((term,))))
     axes = [
         replace(other, kind=AxisKind.LOOP) if other.kind is AxisKind.REDUCE else other
@@ -87,13 +90,3 @@ def _value_if(index: UOp, source: UOp, value: sint) -> ConstArg | None:
         elif node not in known:
             known[node] = fold_known(node, [known[source] for source in node.src])
     return known[index]
-
-
-def _with_shape(reduce: UOp, axis: int, term: UOp) -> UOp:
-    """Return `term` with the axes of the terms of `reduce`, except `axis`: a constant has none."""
-    sizes = kernel_shape(reduce.src[0])
-    shape = tuple(1 if number == axis else size for number, size in enumerate(sizes))
-    if kernel_shape(term) == shape:
-        return term
-    everywhere = build.valid(ShapeTracker.from_shape(shape))
-    return UOp(Ops.WHERE, term.dtype, (everywhere, term, build.const(term.dtype, 0)))
