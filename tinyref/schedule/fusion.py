@@ -48,9 +48,9 @@ class Fusion:
     """The decision for one graph.
 
     stored: the nodes with memory of their own.
-    alone: those of them whose kernels must not be joined with others.
-    products: those of them whose kernels compute a large product of matrices; a kernel has at most
-        one, because its blocks of registers fit one.
+    alone: the stored nodes whose kernels are never joined with others.
+    products: the stored nodes whose kernels compute a large product of matrices. A kernel has at
+        most one, because a block of registers holds one.
     """
 
     def __init__(self, outputs: Iterable[UOp]) -> None:
@@ -334,17 +334,10 @@ def _is_product(node: UOp) -> bool:
     factors = _factors(node.src[0])
     if not factors or not isinstance(terms, int) or terms < MANY_TERMS:
         return False
-    sizes = [product(shape_of(_moved(factor))) for factor in factors]
+    sizes = [product(shape_of(_moved(factor)[0])) for factor in factors]
     if not all(isinstance(size, int) and terms >= READS_OF_FACTOR * size for size in sizes):
         return False
     return Device.runs_loops(device_of(node) or Device.default)
-
-
-def _moved(node: UOp) -> UOp:
-    """Return the value whose elements `node` moves."""
-    while node.op in MOVEMENT or node.op is Ops.CAST:
-        node = node.src[0]
-    return node
 
 
 # --- padding --------------------------------------------------------------------------------------
@@ -363,7 +356,7 @@ def paddings_to_materialise(order: Sequence[UOp]) -> set[UOp]:
         reads = product(shape_of(node.src[0])) if node.op is Ops.REDUCE else 0
         if not isinstance(reads, int) or reads < MANY_READS:
             continue
-        for padding in map(_padding_of, _factors(node.src[0])):
+        for _, padding in map(_moved, _factors(node.src[0])):
             if padding is None or not Device.runs_loops(device_of(padding) or Device.default):
                 continue
             size = product(shape_of(padding))
@@ -379,14 +372,14 @@ def _factors(term: UOp) -> Sequence[UOp]:
     return term.src if term.op is Ops.MUL else ()
 
 
-def _padding_of(node: UOp) -> UOp | None:
-    """Return the PAD next to the value whose elements `node` moves; None if there is none."""
+def _moved(node: UOp) -> tuple[UOp, UOp | None]:
+    """Return the value whose elements `node` moves, and the PAD next to it if there is one."""
     padding = None
     while node.op in MOVEMENT or node.op is Ops.CAST:
         if node.op is Ops.PAD:
             padding = node
         node = node.src[0]
-    return padding
+    return node, padding
 
 
 # --- sites ----------------------------------------------------------------------------------------

@@ -111,8 +111,9 @@ def _joined(
     names = tuple(dict.fromkeys((*first.names, *second.names)))
     lines = tuple(dict.fromkeys((*first.lines, *second.lines)))
     has_product = first.has_product or second.has_product
-    about = (second.outer, inner, names, lines, folded, False, has_product)
-    joined = KernelDraft(root, tuple(joiner.buffers), (*first.reads, *reads), *about)
+    about = (second.outer, inner, names, lines, folded)
+    read = (*first.reads, *reads)
+    joined = KernelDraft(root, tuple(joiner.buffers), read, *about, has_product=has_product)
     return joined if _reduces_in_full(joined) else None
 
 

@@ -219,7 +219,8 @@ def _rows_first(node: UOp) -> UOp:
     axes = [axis for axis, size in enumerate(shape_of(node)) if size != 1]
     if one_hot is None or one_hot.axis == axes[0] or any(map(one_hot.depends_on, axes)):
         return node
-    order = (one_hot.axis, *(axis for axis in range(len(shape_of(node))) if axis != one_hot.axis))
+    others = [axis for axis in range(len(shape_of(node))) if axis != one_hot.axis]
+    order = (one_hot.axis, *others)
     rows = graph.permute(node, order)
     stored = UOp(Ops.CONTIGUOUS, rows.dtype, (rows,))
     return graph.permute(stored, tuple(map(order.index, range(len(order)))))
