@@ -1,4 +1,4 @@
-"""Test which tensors become scatters, and that their elements are those of numpy."""
+"""Test which tensors become scatters, and compare their elements with numpy."""
 
 from __future__ import annotations
 

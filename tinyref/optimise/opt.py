@@ -91,8 +91,8 @@ class Condition(Enum):
         "floats are strict"
     )
     ONE_OUTPUT = (
-        "a kernel that stores one reduce, each term of which goes to one output: an index loaded "
-        "for each term is its position on an axis"
+        "a kernel that stores one reduce and nothing else, where an index that is loaded for each "
+        "term gives the only output of the term"
     )
     # A condition of the result, for every optimisation.
     LIMITS = "lanes, work-items and shared memory within the limits"
