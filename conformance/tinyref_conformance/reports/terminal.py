@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Iterable, Iterator
 
@@ -44,7 +43,7 @@ def distinct(titles: Iterable[str]) -> Iterator[str]:
     whole = list(titles)
     for text in whole:
         alike = {other for other in whole if other[:TITLE] == text[:TITLE]}
-        start = len(os.path.commonprefix(list(alike))) if len(alike) > 1 else 0
+        start = _common_length(min(alike), max(alike)) if len(alike) > 1 else 0
         left = f"{text[: TITLE // 3]} … {text[text.rfind(' ', 0, start) + 1 :]}"
         yield left if start > TITLE else text
 
@@ -85,3 +84,9 @@ def _example(report: Report) -> Iterator[str]:
             yield f"  {difference}"
         if case.repro:
             yield f"  {case.repro}"
+
+
+def _common_length(first: str, last: str) -> int:
+    """Return the number of characters with which two texts begin alike."""
+    pairs = zip(first, last, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(first))
